@@ -1,0 +1,42 @@
+import { hostname } from "node:os";
+import { type BrokerOptions, Errors } from "moleculer";
+import { accessMiddleware } from "./access.middleware.ts";
+import type { Config } from "./config.ts";
+import { AppError, asAppError } from "./errors.ts";
+
+/** Errors of ours come back from other nodes as what they were. */
+class ErrorRegenerator extends Errors.Regenerator {
+  override restoreCustomError(plain: Errors.PlainMoleculerError): Error {
+    const known = asAppError(plain);
+    // Moleculer restores every other error by itself when this answers nothing; its types do not say so.
+    return (known ? new AppError(known.type, known.data) : undefined) as Error;
+  }
+}
+
+/** Moleculer's options for a node with this configuration. A fresh object each time: the broker changes it. */
+export function brokerOptions(config: Config): BrokerOptions {
+  return {
+    namespace: "reelmesh",
+    nodeID: config.NODE_ID ?? `${hostname()}-${process.pid}`,
+    // Moleculer picks the transporter by the protocol of the address.
+    transporter: (config.TRANSPORTER ?? null) as BrokerOptions["transporter"],
+    logger: {
+      type: "Console",
+      options: { formatter: "short", colors: process.stdout.isTTY ?? false },
+    },
+    logLevel: config.LOG_LEVEL,
+    // A call that timed out may still be running: only the caller knows whether it may be repeated.
+    retryPolicy: { enabled: false },
+    requestTimeout: 30_000,
+    heartbeatInterval: 5,
+    heartbeatTimeout: 15,
+    validator: false,
+    metrics: false,
+    tracing: false,
+    tracking: { enabled: true, shutdownTimeout: 10_000 },
+    errorRegenerator: new ErrorRegenerator(),
+    middlewares: [accessMiddleware],
+    skipProcessEventRegistration: true,
+    internalServices: true,
+  };
+}

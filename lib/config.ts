@@ -1,0 +1,238 @@
+import { randomBytes } from "node:crypto";
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { z } from "zod";
+
+/** Roles that a node may host, in the words of `SERVICES`; each names the services of one folder group. */
+export const roles = ["gateway", "platform", "scheduler", "compose", "fleet", "publish"] as const;
+export type Role = (typeof roles)[number];
+
+interface Setting {
+  schema: z.ZodType;
+  about: string;
+  secret?: boolean;
+  /** A secret that is made up on the first start and kept in the data directory. */
+  generated?: () => string;
+}
+
+const token = () => randomBytes(24).toString("base64url");
+const url = (protocols: readonly string[]) =>
+  z.string().refine((text) => URL.canParse(text) && protocols.includes(new URL(text).protocol), {
+    error: `must be a URL that starts with ${protocols.map((p) => `${p}//`).join(" or ")}`,
+  });
+const secret = z.string().min(12, "must have at least 12 characters");
+const list = z.string().transform((text) =>
+  text
+    .split(",")
+    .map((part) => part.trim())
+    .filter(Boolean),
+);
+
+/** Every environment variable that the product reads, once. */
+const settings = {
+  HOST: {
+    schema: z.string().min(1).default("127.0.0.1"),
+    about: "Address that the gateway listens on",
+  },
+  PORT: {
+    schema: z.coerce.number().int().min(0).max(65535).default(3000),
+    about: "Port of the gateway; 0 picks a free one",
+  },
+  PUBLIC_URL: {
+    schema: url(["http:", "https:"]).optional(),
+    about:
+      "Address under which clients reach the gateway, for links in answers; default http://HOST:PORT",
+  },
+  DATA_DIR: {
+    schema: z
+      .string()
+      .min(1)
+      .default("data")
+      .transform((path) => resolve(path)),
+    about: "Directory for records, jobs, objects and generated secrets",
+  },
+  ADMIN_PASSWORD: {
+    schema: secret,
+    about: "Password of the first administrator, user name admin",
+    secret: true,
+    generated: token,
+  },
+  MCP_TOKEN: {
+    schema: secret,
+    about: "Bearer token of AI agents at /mcp",
+    secret: true,
+    generated: token,
+  },
+  BRIDGE_URL: {
+    schema: url(["http:", "https:"]).optional(),
+    about: "Composition bridge outside the mesh; default: the compose nodes of the mesh",
+  },
+  BRIDGE_TOKEN: {
+    schema: secret,
+    about: "Bearer token of the composition bridge",
+    secret: true,
+    generated: token,
+  },
+  TRANSPORTER: {
+    schema: url(["nats:", "tls:", "tcp:"]).optional(),
+    about: "Messaging between nodes, nats://host:port; default: none, one process",
+  },
+  REDIS_URL: {
+    schema: url(["redis:", "rediss:"]).optional(),
+    about: "Cache, tokens and rate limits; default: memory",
+  },
+  MONGO_URL: {
+    schema: url(["mongodb:", "mongodb+srv:"]).optional(),
+    about: "Records and jobs; default: SQLite in DATA_DIR",
+  },
+  S3_ENDPOINT: {
+    schema: url(["http:", "https:"]).optional(),
+    about: "Object storage; default: files in DATA_DIR",
+  },
+  OSS_ACCESSKEY_ID: {
+    schema: z.string().min(1).optional(),
+    about: "Access key id of the object storage",
+  },
+  OSS_ACCESSKEY_SECRET: {
+    schema: z.string().min(1).optional(),
+    about: "Access key secret of the object storage",
+    secret: true,
+  },
+  OSS_BUCKET_NAME: {
+    schema: z
+      .string()
+      .regex(
+        /^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$/,
+        "must be a bucket name: 3 to 63 lower-case letters, digits, dashes",
+      )
+      .default("reelmesh"),
+    about: "Bucket for the product's own objects",
+  },
+  OSS_REGION: {
+    schema: z.string().min(1).default("cn-shenzhen"),
+    about: "Region of the object storage",
+  },
+  OSS_DOMAIN: {
+    schema: url(["http:", "https:"]).optional(),
+    about: "Public address of the bucket, for media_url; default: signed links",
+  },
+  FFMPEG_PATH: {
+    schema: z.string().min(1).optional(),
+    about: "FFmpeg to use; default: the one on PATH, else the one that npm installed",
+  },
+  RENDER_SLOTS: {
+    schema: z.coerce.number().int().min(1).max(64).default(1),
+    about: "Jobs that a compose node runs at the same time",
+  },
+  FETCH_ALLOW: {
+    schema: list.default([]),
+    about:
+      "Hosts or CIDR ranges in private networks that media may be fetched from, comma-separated",
+  },
+  LOG_LEVEL: {
+    schema: z.enum(["fatal", "error", "warn", "info", "debug", "trace"]).default("warn"),
+    about: "Least severe log level that is written",
+  },
+  NODE_ID: {
+    schema: z
+      .string()
+      .regex(/^[\w.-]{1,64}$/, "must be 1 to 64 letters, digits, dots, dashes")
+      .optional(),
+    about: "Name of this node in the mesh; default: host name and process id",
+  },
+  SERVICES: {
+    schema: list
+      .pipe(
+        z
+          .array(z.enum(roles, { error: `must be a comma-separated list of ${roles.join(", ")}` }))
+          .min(1),
+      )
+      .prefault(roles.join(",")),
+    about: "Roles that this node hosts, comma-separated",
+  },
+} satisfies Record<string, Setting>;
+
+export type SettingName = keyof typeof settings;
+export type Config = { readonly [N in SettingName]: z.output<(typeof settings)[N]["schema"]> };
+export type Source = "environment" | "default" | "generated" | "not set";
+
+export interface LoadedConfig {
+  config: Config;
+  sources: Record<SettingName, Source>;
+}
+
+/** A setting with a wrong value; the message names it and says what would be right. */
+export class ConfigError extends Error {}
+
+const secretsFile = (dataDir: string) => join(dataDir, "secrets.json");
+
+function readSecrets(dataDir: string): Record<string, string> {
+  const file = secretsFile(dataDir);
+  if (!existsSync(file)) return {};
+  try {
+    return JSON.parse(readFileSync(file, "utf8"));
+  } catch (error) {
+    throw new ConfigError(
+      `${file} cannot be read (${(error as Error).message}); restore or delete it`,
+    );
+  }
+}
+
+function writeSecrets(dataDir: string, secrets: Record<string, string>): void {
+  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+  const temporary = `${secretsFile(dataDir)}.${process.pid}.tmp`;
+  writeFileSync(temporary, `${JSON.stringify(secrets, null, 2)}\n`, { mode: 0o600 });
+  renameSync(temporary, secretsFile(dataDir));
+}
+
+/**
+ * Reads and checks all settings. Secrets that are not given are generated once and kept in the data
+ * directory, so that a second start has the same ones.
+ * @throws ConfigError naming the first wrong variable.
+ */
+export function loadConfig(env: Record<string, string | undefined> = process.env): LoadedConfig {
+  const values: Record<string, unknown> = {};
+  const sources = {} as Record<SettingName, Source>;
+  for (const [name, setting] of Object.entries(settings) as [SettingName, Setting][]) {
+    const given = env[name] === "" ? undefined : env[name];
+    if (given === undefined && setting.generated) continue;
+    const parsed = setting.schema.safeParse(given);
+    if (!parsed.success) {
+      const shown = setting.secret ? "its value" : JSON.stringify(given);
+      throw new ConfigError(
+        `${name}: ${shown} is not usable: ${parsed.error.issues[0]?.message}. ${setting.about}.`,
+      );
+    }
+    values[name] = parsed.data;
+    sources[name] =
+      given !== undefined ? "environment" : parsed.data === undefined ? "not set" : "default";
+  }
+  const dataDir = values["DATA_DIR"] as string;
+  const kept = readSecrets(dataDir);
+  let changed = false;
+  for (const [name, setting] of Object.entries(settings) as [SettingName, Setting][]) {
+    if (!setting.generated || name in values) continue;
+    if (!kept[name]) {
+      kept[name] = setting.generated();
+      changed = true;
+    }
+    values[name] = kept[name];
+    sources[name] = "generated";
+  }
+  if (changed) writeSecrets(dataDir, kept);
+  return { config: Object.freeze(values) as unknown as Config, sources };
+}
+
+/** One line per setting for people: what is in force and where it came from; secrets masked. */
+export function describeConfig({ config, sources }: LoadedConfig) {
+  return (Object.entries(settings) as [SettingName, Setting][]).map(([name, setting]) => {
+    const value = config[name];
+    const shown = value === undefined ? "" : Array.isArray(value) ? value.join(",") : String(value);
+    return {
+      name,
+      value: setting.secret && shown ? `${shown.slice(0, 3)}…` : shown,
+      source: sources[name],
+      about: setting.about,
+    };
+  });
+}
