@@ -1,0 +1,4 @@
+import type { RawRoute } from "./raw-route.ts";
+
+/** Every route that is no action. Append the list of a module here, in one line. */
+export const rawRoutes: readonly RawRoute[] = [];
