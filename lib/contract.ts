@@ -30,6 +30,12 @@ export interface McpTool {
   tool: string;
   /** Written for an agent: what it does, when to use it, what comes back. */
   description: string;
+  /** Short name for people, as clients show it. */
+  title: string;
+  /** It changes nothing. */
+  readOnly?: boolean;
+  /** Name of an output field `{ data, mimeType }` (base64) that agents get as an image instead of as data. */
+  image?: string;
 }
 
 /**
