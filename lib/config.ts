@@ -116,6 +116,12 @@ const settings = {
     schema: url(["http:", "https:"]).optional(),
     about: "Public address of the bucket, for media_url; default: signed links",
   },
+  STORAGE_SECRET: {
+    schema: secret,
+    about: "Key that signs storage links and uploads; the same on all nodes of a cluster",
+    secret: true,
+    generated: token,
+  },
   FFMPEG_PATH: {
     schema: z.string().min(1).optional(),
     about: "FFmpeg to use; default: the one on PATH, else the one that npm installed",

@@ -146,12 +146,33 @@ export const errorTable = {
     en: "No object {bucket}/{key}",
     zh: "对象不存在：{bucket}/{key}",
   },
+  LINK_REJECTED: {
+    status: 403,
+    returnCode: 2006,
+    retry: "never",
+    en: "The link is not valid: {reason}",
+    zh: "链接无效：{reason}",
+  },
   UPLOAD_REJECTED: {
     status: 403,
     returnCode: 2002,
     retry: "never",
     en: "Upload rejected: {reason}",
     zh: "上传被拒绝：{reason}",
+  },
+  BUCKET_NOT_FOUND: {
+    status: 404,
+    returnCode: 2000,
+    retry: "never",
+    en: "No bucket {bucket}; storing an object or a folder in it makes it where the store is embedded",
+    zh: "存储空间不存在：{bucket}（内置存储会在首次写入时自动创建）",
+  },
+  OBJECT_CHANGED: {
+    status: 412,
+    returnCode: 2005,
+    retry: "later",
+    en: "Object {bucket}/{key} has been replaced meanwhile",
+    zh: "对象已被替换：{bucket}/{key}",
   },
   RANGE_NOT_SATISFIABLE: {
     status: 416,
@@ -311,10 +332,26 @@ export function errorMessage(
   language: Language = "en",
 ): string {
   return errorTable[type][language].replace(/\{(\w+)\}/g, (_, name: string) => {
-    const value = data[name];
+    const value = inLanguage(data[name], language);
     return value === undefined ? "?" : Array.isArray(value) ? value.join(", ") : String(value);
   });
 }
+
+/** A text that knows both languages; may stand in an error's data wherever a string may. */
+export type LocalText = { en: string; zh: string };
+
+const inLanguage = (value: unknown, language: Language): unknown => {
+  const local = value as LocalText | null;
+  return typeof local === "object" && typeof local?.en === "string" && typeof local.zh === "string"
+    ? local[language]
+    : value;
+};
+
+/** An error's data as a client sees it: each local text in the client's language. */
+export const localData = (data: ErrorData, language: Language): ErrorData =>
+  Object.fromEntries(
+    Object.entries(data).map(([name, value]) => [name, inLanguage(value, language)]),
+  );
 
 /**
  * The one error class of the product. Callers test `type`, never the class or the text: an error

@@ -1,10 +1,11 @@
 import type { Role } from "../lib/config.ts";
 import type { ServiceDefinition } from "../lib/service.ts";
 import { authService } from "./auth/auth.service.ts";
+import { storageService } from "./storage/storage.service.ts";
 
 /** What a node of each role hosts. The gateway is added by `lib/node.ts`, since it reads the contracts. */
 export const catalogue: Record<Exclude<Role, "gateway">, readonly ServiceDefinition[]> = {
-  platform: [authService as unknown as ServiceDefinition],
+  platform: [storageService, authService as unknown as ServiceDefinition],
   scheduler: [],
   compose: [],
   fleet: [],

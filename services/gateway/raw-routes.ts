@@ -1,4 +1,5 @@
+import { objectRoutes } from "../storage/object-routes.ts";
 import type { RawRoute } from "./raw-route.ts";
 
 /** Every route that is no action. Append the list of a module here, in one line. */
-export const rawRoutes: readonly RawRoute[] = [];
+export const rawRoutes: readonly RawRoute[] = [...objectRoutes];

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { action, defineContract } from "../../lib/contract.ts";
+import { storageLimits } from "./config.ts";
 
 export const Bucket = z
   .string()
@@ -14,10 +15,11 @@ export const ObjectKey = z
   .refine(
     (key) =>
       Buffer.byteLength(key) <= 1023 &&
+      key.isWellFormed() &&
       !key.startsWith("/") &&
-      !key.includes("\0") &&
+      !/\p{Cc}/u.test(key) &&
       !key.split("/").some((part) => part === "." || part === ".."),
-    "must be an object key: at most 1023 bytes, no leading slash, no . or .. parts",
+    "must be an object key: at most 1023 bytes, no leading slash, no . or .. parts, no control characters",
   );
 const ObjectRef = { bucket: Bucket, key: ObjectKey };
 export const ObjectStat = z.object({
@@ -28,6 +30,10 @@ export const ObjectStat = z.object({
   modifiedAt: z.int(),
 });
 
+/** Where a storage action sends its clients: a signed address. */
+const Link = z.object({ url: z.string() });
+const expires = z.int().min(1).max(storageLimits.linkSecondsMax).describe("Seconds");
+
 /** Object storage for other services; the routes for clients are contracts of their own beside this one. */
 export const storageContract = defineContract({
   name: "storage",
@@ -37,21 +43,24 @@ export const storageContract = defineContract({
       summary: "Store the stream of the call",
       input: z.object({
         ...ObjectRef,
-        contentType: z.string().default("application/octet-stream"),
-        bytes: z.int().optional(),
+        contentType: z.string().max(255).default("application/octet-stream"),
+        bytes: z.int().min(0).optional().describe("Exact size, where it is known"),
+        bytesMin: z.int().min(0).optional(),
+        bytesMax: z.int().min(0).optional(),
       }),
       output: ObjectStat,
-      errors: ["STORAGE_FAILED", "DISK_FULL"],
+      errors: ["STORAGE_FAILED", "DISK_FULL", "PAYLOAD_TOO_LARGE", "UPLOAD_REJECTED"],
     }),
     read: action({
       summary: "An object, or a range of it, as a stream",
       input: z.object({
         ...ObjectRef,
-        start: z.int().optional(),
-        end: z.int().optional().describe("Inclusive"),
+        start: z.int().min(0).optional(),
+        end: z.int().min(0).optional().describe("Inclusive"),
+        etag: z.string().optional().describe("Only this content"),
       }),
       output: z.custom<NodeJS.ReadableStream>(),
-      errors: ["OBJECT_NOT_FOUND"],
+      errors: ["OBJECT_NOT_FOUND", "OBJECT_CHANGED"],
     }),
     stat: action({
       summary: "Size and type of an object",
@@ -68,14 +77,54 @@ export const storageContract = defineContract({
     }),
     removePrefix: action({
       summary: "Delete all objects under a prefix",
-      input: z.object({ bucket: Bucket, prefix: z.string().min(1) }),
+      input: z.object({ bucket: Bucket, prefix: z.string().min(1).max(1023) }),
       output: z.object({ removed: z.int() }),
+      idempotent: true,
+    }),
+    list: action({
+      summary: "One page of the objects and folders of a bucket",
+      input: z.object({
+        bucket: Bucket,
+        prefix: z.string().max(1023).default(""),
+        delimiter: z.string().max(16).default("/"),
+        token: z.string().max(2048).optional().describe("`next` of the page before"),
+        limit: z.int().min(1).max(storageLimits.listMax).default(storageLimits.listDefault),
+      }),
+      output: z.object({
+        objects: z.array(ObjectStat.omit({ contentType: true })),
+        folders: z.array(z.string()),
+        next: z.string().optional(),
+      }),
+      errors: ["BUCKET_NOT_FOUND"],
       idempotent: true,
     }),
     link: action({
       summary: "Signed link for reading; without expires, a link that lasts",
-      input: z.object({ ...ObjectRef, expires: z.int().min(1).optional().describe("Seconds") }),
-      output: z.object({ url: z.string() }),
+      input: z.object({ ...ObjectRef, expires: expires.optional() }),
+      output: Link,
+      idempotent: true,
+    }),
+    uploadLink: action({
+      summary: "Signed link that takes one object by PUT",
+      input: z.object({
+        ...ObjectRef,
+        expires: expires.default(storageLimits.uploadSecondsDefault),
+        bytesMax: z.int().min(0).optional(),
+      }),
+      output: Link,
+      idempotent: true,
+    }),
+    admit: action({
+      summary: "Check the signature of a link that a client has used",
+      input: z.object({
+        ...ObjectRef,
+        method: z.enum(["GET", "PUT"]),
+        expires: z.int().optional(),
+        bytesMax: z.int().optional(),
+        signature: z.string().max(200).optional(),
+      }),
+      output: z.object({}),
+      errors: ["LINK_REJECTED"],
       idempotent: true,
     }),
   },

@@ -1,0 +1,22 @@
+/** Limits of object storage, once. */
+export const storageLimits = {
+  /** Longest time that a signed link may be asked for; the S3 protocol allows no more. */
+  linkSecondsMax: 7 * 24 * 3600,
+  /** Validity of the links in a listing. */
+  listedLinkSeconds: 3600,
+  /** Default validity of an upload link and of a direct-upload policy (platform document, section 8). */
+  uploadSecondsDefault: 3600,
+  /** Largest object that a direct upload may store: what one OSS form upload may carry. */
+  directUploadBytesMax: 5 * 1024 ** 3,
+  /** Most entries that one page of a listing may hold. */
+  listMax: 1000,
+  listDefault: 100,
+  /** Objects that one step of a removal by prefix takes away. */
+  removeBatch: 500,
+  /** Longest form field beside the file; a policy with its token fits many times. */
+  formFieldBytesMax: 64 * 1024,
+  formFieldsMax: 40,
+  /** Part of a multipart upload to an S3 server: 10,000 of them hold 160 GB. Two are in memory at a time. */
+  s3PartBytes: 16 * 1024 * 1024,
+  s3PartsAtOnce: 2,
+} as const;

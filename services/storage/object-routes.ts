@@ -1,0 +1,184 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { PassThrough, type Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { AppError } from "../../lib/errors.ts";
+import type { RawExchange, RawRoute } from "../gateway/raw-route.ts";
+import { type ByteRange, byteRangeOf } from "./byte-range.ts";
+import type { ObjectInfo } from "./object-store.ts";
+
+/** Types that a browser may show from our address: they cannot run script. Everything else is a download. */
+const shownInline =
+  /^(image\/(?!svg)[\w.+-]+|video\/[\w.+-]+|audio\/[\w.+-]+|text\/plain|application\/json|application\/pdf)\b/;
+
+const integerOf = (text: string | null): number | undefined => {
+  if (text === null) return undefined;
+  // Kept as it is when it is no number, so that the signature check refuses it.
+  return /^\d{1,15}$/.test(text) ? Number(text) : -1;
+};
+
+async function admitted({ params, query, host }: RawExchange, method: "GET" | "PUT") {
+  const ref = { bucket: params["bucket"] ?? "", key: params["key"] ?? "" };
+  const bytesMax = integerOf(query.get("max-bytes"));
+  await host.call("storage.admit", {
+    ...ref,
+    method,
+    expires: integerOf(query.get("expires")),
+    bytesMax,
+    signature: query.get("signature") ?? undefined,
+  });
+  return { ref, bytesMax };
+}
+
+/** `filename` for old clients, `filename*` (RFC 8187) with the real name. */
+function disposition(info: ObjectInfo): string {
+  const name = info.key.split("/").filter(Boolean).at(-1) ?? "object";
+  const plain = name.replace(/[^\w.-]/g, "_");
+  const encoded = encodeURIComponent(name).replace(
+    /['()*]/g,
+    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
+  );
+  const kind = shownInline.test(info.contentType) ? "inline" : "attachment";
+  return `${kind}; filename="${plain}"; filename*=UTF-8''${encoded}`;
+}
+
+function headersOf(info: ObjectInfo): Record<string, string> {
+  return {
+    "Content-Type": info.contentType,
+    "Content-Disposition": disposition(info),
+    ETag: `"${info.etag}"`,
+    "Last-Modified": new Date(info.modifiedAt).toUTCString(),
+    "Accept-Ranges": "bytes",
+    "Cache-Control": "private, no-cache",
+    "X-Content-Type-Options": "nosniff",
+    // What somebody uploaded must never act in the name of this address.
+    "Content-Security-Policy": "sandbox; default-src 'none'; media-src 'self'; img-src 'self'",
+    "Cross-Origin-Resource-Policy": "cross-origin",
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Expose-Headers": "ETag, Content-Range, Content-Length, Accept-Ranges",
+  };
+}
+
+const hasTag = (header: string | undefined, etag: string) =>
+  header !== undefined &&
+  header
+    .split(",")
+    .map((tag) => tag.trim().replace(/^W\//, ""))
+    .some((tag) => tag === "*" || tag === `"${etag}"`);
+
+/** A range counts only for the content that `If-Range` names (RFC 9110, section 13.1.5). */
+function rangeFor(req: IncomingMessage, info: ObjectInfo): ByteRange | "unsatisfiable" | undefined {
+  const condition = req.headers["if-range"];
+  if (
+    condition !== undefined &&
+    condition !== `"${info.etag}"` &&
+    condition !== new Date(info.modifiedAt).toUTCString()
+  )
+    return undefined;
+  return byteRangeOf(req.headers.range, info.bytes);
+}
+
+async function serve(
+  req: IncomingMessage,
+  res: ServerResponse,
+  exchange: RawExchange,
+): Promise<void> {
+  const { ref } = await admitted(exchange, "GET");
+  const info = await exchange.host.call("storage.stat", ref);
+  for (const [name, value] of Object.entries(headersOf(info))) res.setHeader(name, value);
+  if (hasTag(req.headers["if-none-match"], info.etag)) {
+    res.writeHead(304).end();
+    return;
+  }
+  const range = rangeFor(req, info);
+  if (range === "unsatisfiable") {
+    for (const name of res.getHeaderNames())
+      if (!name.startsWith("access-control")) res.removeHeader(name);
+    res.setHeader("Content-Range", `bytes */${info.bytes}`);
+    throw new AppError("RANGE_NOT_SATISFIABLE", { size: info.bytes });
+  }
+  const length = range ? range.end - range.start + 1 : info.bytes;
+  const head = () => {
+    res.statusCode = range ? 206 : 200;
+    res.setHeader("Content-Length", length);
+    if (range) res.setHeader("Content-Range", `bytes ${range.start}-${range.end}/${info.bytes}`);
+  };
+  if (req.method === "HEAD" || info.bytes === 0) {
+    head();
+    res.end();
+    return;
+  }
+  const source = (await exchange.host.call("storage.read", {
+    ...ref,
+    ...range,
+    etag: info.etag,
+  })) as Readable;
+  head();
+  // A client that goes away destroys the source, and with it the open file.
+  await pipeline(source, res, { signal: exchange.signal }).catch(() => res.destroy());
+}
+
+/**
+ * The body as a stream that may be given up without closing the connection, so that a refusal in the middle
+ * of an upload still reaches the client. The rest of the body is then read and dropped.
+ */
+export async function withBody<T>(
+  req: IncomingMessage,
+  use: (body: Readable) => Promise<T>,
+): Promise<T> {
+  const body = new PassThrough();
+  body.on("error", () => undefined);
+  const onClose = () => {
+    if (!req.complete) body.destroy(new Error("the client has gone before the end of its upload"));
+  };
+  req.on("close", onClose).on("error", onClose);
+  req.pipe(body);
+  try {
+    return await use(body);
+  } finally {
+    req.off("close", onClose);
+    req.unpipe(body);
+    body.destroy();
+    if (!req.complete) req.resume();
+  }
+}
+
+async function take(
+  req: IncomingMessage,
+  res: ServerResponse,
+  exchange: RawExchange,
+): Promise<void> {
+  const { ref, bytesMax } = await admitted(exchange, "PUT");
+  const announced = integerOf(req.headers["content-length"] ?? null);
+  if (bytesMax !== undefined && announced !== undefined && announced > bytesMax)
+    throw new AppError("PAYLOAD_TOO_LARGE", { limit: `${bytesMax} bytes` });
+  const contentType = req.headers["content-type"]?.slice(0, 255);
+  const stored = await withBody(req, (stream) =>
+    exchange.host.call(
+      "storage.put",
+      { ...ref, contentType, bytes: announced, bytesMax },
+      { stream, timeout: 0 },
+    ),
+  );
+  res.setHeader("ETag", `"${stored.etag}"`);
+  res.setHeader("Content-Type", "application/json; charset=utf-8");
+  res.end(JSON.stringify(stored));
+}
+
+/** Objects over HTTP. No bearer token: the signature in the link is the permission. */
+export const objectRoutes: readonly RawRoute[] = [
+  {
+    method: "GET",
+    path: "/objects/{bucket}/{key*}",
+    access: "public",
+    summary: "Read an object by its signed link; ranges and conditional requests",
+    handle: serve,
+  },
+  {
+    method: "PUT",
+    path: "/objects/{bucket}/{key*}",
+    access: "public",
+    summary: "Store an object by its signed upload link",
+    requestTypes: ["application/octet-stream"],
+    handle: take,
+  },
+];

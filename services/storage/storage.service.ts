@@ -1,0 +1,88 @@
+import type { Readable } from "node:stream";
+import type { Config } from "../../lib/config.ts";
+import { AppError } from "../../lib/errors.ts";
+import { implementService, type Meta, type ServiceDefinition } from "../../lib/service.ts";
+import { DiskStore } from "./disk-store.ts";
+import { linkBase } from "./link-base.ts";
+import type { ObjectStore } from "./object-store.ts";
+import { linkProblem, signLink } from "./signed-link.ts";
+import { storageContract } from "./storage.contract.ts";
+
+async function openStore(config: Config): Promise<ObjectStore> {
+  return DiskStore.open(config.DATA_DIR);
+}
+
+const inSeconds = (seconds: number) => Math.floor(Date.now() / 1000) + seconds;
+
+const service = implementService(storageContract, {
+  async start(host) {
+    const store = await openStore(host.config);
+    // A server that is away for the moment must not keep the node from starting.
+    await store.ensureBucket(host.config.OSS_BUCKET_NAME).catch((error: Error) => {
+      host.logger.warn(`bucket ${host.config.OSS_BUCKET_NAME}: ${error.message}`);
+    });
+    return store;
+  },
+  stop: (store) => store.close(),
+  handlers: {
+    put(ctx, store) {
+      const { bytes, bytesMin, bytesMax, ...object } = ctx.params;
+      if (!ctx.stream)
+        throw new AppError("INVALID_INPUT", { reason: "storage.put needs the option `stream`" });
+      const source = ctx.stream as Readable;
+      return store.put(object, source, { bytes, bytesMin, bytesMax });
+    },
+    read(ctx, store) {
+      const { start, end, etag, ...ref } = ctx.params;
+      return store.read(ref, { start, end, etag });
+    },
+    stat: (ctx, store) => store.stat(ctx.params),
+    async remove(ctx, store) {
+      await store.remove(ctx.params);
+      return {};
+    },
+    removePrefix: async (ctx, store) => ({
+      removed: await store.removePrefix(ctx.params.bucket, ctx.params.prefix),
+    }),
+    list: (ctx, store) => store.list(ctx.params),
+    async link(ctx, store, host) {
+      const { expires, ...ref } = ctx.params;
+      const direct = await store.readUrl?.(ref, expires);
+      if (direct) return { url: direct };
+      const path = signLink(host.config.STORAGE_SECRET, {
+        ...ref,
+        method: "GET",
+        expires: expires === undefined ? undefined : inSeconds(expires),
+      });
+      return { url: linkBase(host, ctx.meta as Meta) + path };
+    },
+    uploadLink(ctx, _store, host) {
+      const { expires, ...grant } = ctx.params;
+      const path = signLink(host.config.STORAGE_SECRET, {
+        ...grant,
+        method: "PUT",
+        expires: inSeconds(expires),
+      });
+      return { url: linkBase(host, ctx.meta as Meta) + path };
+    },
+    admit(ctx, _store, host) {
+      const reason = linkProblem(host.config.STORAGE_SECRET, ctx.params, Date.now());
+      if (reason) throw new AppError("LINK_REJECTED", { reason });
+      return {};
+    },
+  },
+});
+
+/** Lets these actions take as long as their stream does: Moleculer would give up after its default time. */
+export function withoutTimeout<D extends ServiceDefinition>(definition: D, names: string[]): D {
+  return {
+    ...definition,
+    schema(env) {
+      const schema = definition.schema(env);
+      for (const name of names) Object.assign(schema.actions?.[name] as object, { timeout: 0 });
+      return schema;
+    },
+  };
+}
+
+export const storageService = withoutTimeout(service as unknown as ServiceDefinition, ["put"]);
