@@ -1,6 +1,6 @@
 import type { Context, Middleware, Service } from "moleculer";
 import type { Actor, Realm } from "./contract.ts";
-import { AppError } from "./errors.ts";
+import { AppError, type LocalText } from "./errors.ts";
 import type { Meta } from "./service.ts";
 
 type Access = "public" | readonly Realm[];
@@ -14,34 +14,61 @@ const isEdgeCall = (ctx: Context) => !ctx.caller || edgeServices.has(ctx.caller.
 export function mayCall(
   access: Access,
   actor: Actor | undefined,
-): { allowed: true } | { allowed: false; type: "UNAUTHENTICATED" | "FORBIDDEN"; reason: string } {
+):
+  | { allowed: true }
+  | { allowed: false; type: "UNAUTHENTICATED" | "FORBIDDEN"; reason: LocalText } {
   if (actor?.realm === "system" || access === "public") return { allowed: true };
   if (!actor)
-    return { allowed: false, type: "UNAUTHENTICATED", reason: "a bearer token is needed" };
+    return {
+      allowed: false,
+      type: "UNAUTHENTICATED",
+      reason: { en: "a bearer token is needed", zh: "缺少访问令牌" },
+    };
   if (access.includes(actor.realm)) return { allowed: true };
   return {
     allowed: false,
     type: "FORBIDDEN",
     reason:
       access.length === 0
-        ? "this action is internal"
-        : `needs ${access.join(" or ")}, this token is of ${actor.realm}`,
+        ? { en: "this action is internal", zh: "内部接口" }
+        : {
+            en: `needs ${access.join(" or ")}, this token is of ${actor.realm}`,
+            zh: `需要 ${access.join(" 或 ")} 身份，当前令牌属于 ${actor.realm}`,
+          },
   };
+}
+
+/** What carries no contract and may still be entered from outside: Moleculer's own actions and the gateway itself. */
+const isOwn = (name: string) => name.startsWith("$node.") || name === "gateway.rest";
+
+/**
+ * Keeps the actor of a context as it came. Moleculer merges the meta of a finished sub-call back into its
+ * caller's; without this, one call made as the system would turn the rest of the request into the system's.
+ */
+function pinActor(meta: Meta): void {
+  const actor = meta.actor;
+  Object.defineProperty(meta, "actor", {
+    get: () => actor,
+    set: () => undefined,
+    enumerable: true,
+    configurable: true,
+  });
 }
 
 /** The policy hook on every action (design, section 7). Runs on the node that hosts the action. */
 export const accessMiddleware: Middleware = {
   name: "access",
   localAction(next, action) {
-    const access = (action as { access?: Access }).access;
-    // Moleculer's own actions ($node.*) and the gateway's request entry carry no contract.
-    if (access === undefined) return next;
+    if (isOwn(action.name ?? "")) return next;
+    // An action without a contract (a mixin's, say) names nobody: closed to the outside.
+    const access = (action as { access?: Access }).access ?? [];
     return function checked(this: Service, ctx: Context) {
       if (isEdgeCall(ctx)) {
         const verdict = mayCall(access, (ctx.meta as Meta).actor);
         if (!verdict.allowed)
           return Promise.reject(new AppError(verdict.type, { reason: verdict.reason }));
       }
+      pinActor(ctx.meta as Meta);
       return next.call(this, ctx);
     };
   },

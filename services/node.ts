@@ -2,6 +2,7 @@ import { ServiceBroker } from "moleculer";
 import { brokerOptions } from "../lib/broker-options.ts";
 import type { Config } from "../lib/config.ts";
 import { catalogue } from "./catalogue.ts";
+import { EdgeServer } from "./gateway/edge-server.ts";
 import { gatewaySchema } from "./gateway/gateway.service.ts";
 
 export interface RunningNode {
@@ -13,27 +14,28 @@ export interface RunningNode {
 
 /** Starts a node that hosts the roles of `config.SERVICES`; resolves when it serves. */
 export async function startNode(config: Config): Promise<RunningNode> {
+  // The address first: a taken port is known before a store has been opened.
+  const edge = config.SERVICES.includes("gateway") ? await EdgeServer.listen(config) : undefined;
   const broker = new ServiceBroker(brokerOptions(config));
-  for (const role of config.SERVICES) {
-    if (role === "gateway") continue;
-    for (const definition of catalogue[role]) broker.createService(definition.schema({ config }));
-  }
-  const gateway = config.SERVICES.includes("gateway")
-    ? broker.createService(gatewaySchema({ config }))
-    : undefined;
+  const stop = async () => {
+    // The edge first: what is open there would keep its action, and so the broker, waiting.
+    await edge?.close();
+    await broker.stop();
+  };
   try {
+    for (const role of config.SERVICES) {
+      if (role === "gateway") continue;
+      for (const definition of catalogue[role]) broker.createService(definition.schema({ config }));
+    }
+    if (edge) broker.createService(gatewaySchema({ config }, edge));
     await broker.start();
   } catch (error) {
-    await broker.stop().catch(() => undefined);
+    await stop().catch(() => undefined);
     throw error;
   }
-  const bound = gateway?.server?.address() as { port: number } | null | undefined;
-  const host = config.HOST.includes(":") ? `[${config.HOST}]` : config.HOST;
   return {
     broker,
-    address: bound
-      ? { host: config.HOST, port: bound.port, url: `http://${host}:${bound.port}` }
-      : undefined,
-    stop: () => broker.stop(),
+    address: edge ? { host: config.HOST, port: edge.port, url: edge.url } : undefined,
+    stop,
   };
 }
