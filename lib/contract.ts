@@ -19,6 +19,8 @@ export interface Actor {
   /** Stable identifier of the account, token or node. */
   id: string;
   name?: string;
+  /** The sign-in behind the request, where there is one: what logout ends. */
+  session?: string;
 }
 
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -61,6 +63,8 @@ export interface ActionContract<I extends z.ZodType = z.ZodType, O extends z.Zod
   errors?: readonly ErrorType[];
   /** Calling twice with the same input has the effect of calling once. */
   idempotent?: boolean;
+  /** Longest time a call may take, in milliseconds; 30 s unless told. */
+  timeoutMs?: number;
   mcp?: McpTool;
 }
 

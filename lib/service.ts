@@ -137,6 +137,7 @@ export function implementService<C extends ServiceContract, S = undefined>(
           {
             // Read by the access middleware; plain data, so that Moleculer may clone and publish it.
             access: actionContract.access ?? [],
+            timeout: actionContract.timeoutMs,
             handler(ctx: Context) {
               ctx.params = parseInput(actionContract, ctx.params) as object;
               return handler(ctx, state, host);
