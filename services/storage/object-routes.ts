@@ -58,8 +58,7 @@ function headersOf(info: ObjectInfo): Record<string, string> {
   };
 }
 
-const hasTag = (header: string | undefined, etag: string) =>
-  header !== undefined &&
+const hasTag = (header: string, etag: string) =>
   header
     .split(",")
     .map((tag) => tag.trim().replace(/^W\//, ""))
@@ -85,7 +84,7 @@ async function serve(
   const { ref } = await admitted(exchange, "GET");
   const info = await exchange.host.call("storage.stat", ref);
   for (const [name, value] of Object.entries(headersOf(info))) res.setHeader(name, value);
-  if (hasTag(req.headers["if-none-match"], info.etag)) {
+  if (hasTag(req.headers["if-none-match"] ?? "", info.etag)) {
     res.writeHead(304).end();
     return;
   }

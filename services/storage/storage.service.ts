@@ -1,16 +1,10 @@
 import type { Readable } from "node:stream";
-import type { Config } from "../../lib/config.ts";
 import { AppError } from "../../lib/errors.ts";
 import { implementService, type Meta, type ServiceDefinition } from "../../lib/service.ts";
-import { DiskStore } from "./disk-store.ts";
 import { linkBase } from "./link-base.ts";
-import type { ObjectStore } from "./object-store.ts";
+import { openStore } from "./open-store.ts";
 import { linkProblem, signLink } from "./signed-link.ts";
 import { storageContract } from "./storage.contract.ts";
-
-async function openStore(config: Config): Promise<ObjectStore> {
-  return DiskStore.open(config.DATA_DIR);
-}
 
 const inSeconds = (seconds: number) => Math.floor(Date.now() / 1000) + seconds;
 

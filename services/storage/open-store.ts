@@ -1,0 +1,23 @@
+import type { Config } from "../../lib/config.ts";
+import { AppError } from "../../lib/errors.ts";
+import { DiskStore } from "./disk-store.ts";
+import type { ObjectStore } from "./object-store.ts";
+import { S3Store } from "./s3-store.ts";
+
+/** An S3 server where one is set, files in DATA_DIR otherwise. */
+export async function openStore(config: Config): Promise<ObjectStore> {
+  if (!config.S3_ENDPOINT) return DiskStore.open(config.DATA_DIR);
+  if (!config.OSS_ACCESSKEY_ID || !config.OSS_ACCESSKEY_SECRET)
+    throw new AppError("NOT_CONFIGURED", {
+      what: "S3_ENDPOINT",
+      fix: "set OSS_ACCESSKEY_ID and OSS_ACCESSKEY_SECRET with it",
+    });
+  return new S3Store({
+    endpoint: config.S3_ENDPOINT,
+    region: config.OSS_REGION,
+    accessKeyId: config.OSS_ACCESSKEY_ID,
+    secretAccessKey: config.OSS_ACCESSKEY_SECRET,
+    publicUrl: config.OSS_DOMAIN,
+    publicBucket: config.OSS_BUCKET_NAME,
+  });
+}
