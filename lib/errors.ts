@@ -33,6 +33,13 @@ export const errorTable = {
     en: "Sign in first: {reason}",
     zh: "请先登录：{reason}",
   },
+  LOGIN_REJECTED: {
+    status: 401,
+    returnCode: 1010,
+    retry: "never",
+    en: "User name or password is wrong",
+    zh: "用户名或密码错误",
+  },
   FORBIDDEN: {
     status: 403,
     returnCode: 1002,

@@ -1,0 +1,23 @@
+import { authLimits } from "./config.ts";
+
+/** Failed logins of one account from one address. */
+export interface Failures {
+  count: number;
+  /** No further try is looked at before this time, in milliseconds since the epoch. */
+  blockedUntil: number;
+  lastAt: number;
+}
+
+/** Milliseconds until the next try is looked at; 0: now. */
+export const waitOf = (failures: Failures | undefined, now: number): number =>
+  failures ? Math.max(0, failures.blockedUntil - now) : 0;
+
+/** Some tries are free, then each failure doubles the wait. */
+export function failed(failures: Failures | undefined, now: number): Failures {
+  const remembered = failures && now - failures.lastAt < authLimits.forgetMs ? failures.count : 0;
+  const count = remembered + 1;
+  const over = count - authLimits.failuresFree;
+  const waitMs =
+    over <= 0 ? 0 : Math.min(authLimits.waitMsMax, authLimits.waitMs * 2 ** Math.min(30, over - 1));
+  return { count, blockedUntil: now + waitMs, lastAt: now };
+}
