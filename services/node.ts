@@ -17,6 +17,8 @@ export async function startNode(config: Config): Promise<RunningNode> {
   // The address first: a taken port is known before a store has been opened.
   const edge = config.SERVICES.includes("gateway") ? await EdgeServer.listen(config) : undefined;
   const broker = new ServiceBroker(brokerOptions(config));
+  // Published with the node, so that links can be made where no request says which gateway it came by.
+  if (edge) broker.metadata["gatewayUrl"] = edge.url;
   const stop = async () => {
     // The edge first: what is open there would keep its action, and so the broker, waiting.
     await edge?.close();

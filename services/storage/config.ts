@@ -6,6 +6,8 @@ export const storageLimits = {
   listedLinkSeconds: 3600,
   /** Default validity of an upload link and of a direct-upload policy (platform document, section 8). */
   uploadSecondsDefault: 3600,
+  /** Longest time that the stream of one object may take. */
+  transferMs: 4 * 3600 * 1000,
   /** Largest object that a direct upload may store: what one OSS form upload may carry. */
   directUploadBytesMax: 5 * 1024 ** 3,
   /** Most entries that one page of a listing may hold. */

@@ -8,7 +8,7 @@ import type { ObjectInfo } from "./object-store.ts";
 
 /** Types that a browser may show from our address: they cannot run script. Everything else is a download. */
 const shownInline =
-  /^(image\/(?!svg)[\w.+-]+|video\/[\w.+-]+|audio\/[\w.+-]+|text\/plain|application\/json|application\/pdf)\b/;
+  /^(image\/(?!svg)[\w.+-]+|video\/[\w.+-]+|audio\/[\w.+-]+|text\/plain|application\/json)\b/;
 
 const integerOf = (text: string | null): number | undefined => {
   if (text === null) return undefined;
@@ -155,7 +155,7 @@ async function take(
     exchange.host.call(
       "storage.put",
       { ...ref, contentType, bytes: announced, bytesMax },
-      { stream, timeout: 0 },
+      { stream },
     ),
   );
   res.setHeader("ETag", `"${stored.etag}"`);

@@ -50,6 +50,7 @@ export const storageContract = defineContract({
       }),
       output: ObjectStat,
       errors: ["STORAGE_FAILED", "DISK_FULL", "PAYLOAD_TOO_LARGE", "UPLOAD_REJECTED"],
+      timeoutMs: storageLimits.transferMs,
     }),
     read: action({
       summary: "An object, or a range of it, as a stream",

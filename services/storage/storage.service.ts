@@ -1,6 +1,6 @@
 import type { Readable } from "node:stream";
 import { AppError } from "../../lib/errors.ts";
-import { implementService, type Meta, type ServiceDefinition } from "../../lib/service.ts";
+import { implementService, type Meta } from "../../lib/service.ts";
 import { linkBase } from "./link-base.ts";
 import { openStore } from "./open-store.ts";
 import { linkProblem, signLink } from "./signed-link.ts";
@@ -8,7 +8,7 @@ import { storageContract } from "./storage.contract.ts";
 
 const inSeconds = (seconds: number) => Math.floor(Date.now() / 1000) + seconds;
 
-const service = implementService(storageContract, {
+export const storageService = implementService(storageContract, {
   async start(host) {
     const store = await openStore(host.config);
     // A server that is away for the moment must not keep the node from starting.
@@ -66,17 +66,3 @@ const service = implementService(storageContract, {
     },
   },
 });
-
-/** Lets these actions take as long as their stream does: Moleculer would give up after its default time. */
-export function withoutTimeout<D extends ServiceDefinition>(definition: D, names: string[]): D {
-  return {
-    ...definition,
-    schema(env) {
-      const schema = definition.schema(env);
-      for (const name of names) Object.assign(schema.actions?.[name] as object, { timeout: 0 });
-      return schema;
-    },
-  };
-}
-
-export const storageService = withoutTimeout(service as unknown as ServiceDefinition, ["put"]);

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, open, readdir, rm } from "node:fs/promises";
+import { mkdtemp, open, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
@@ -76,25 +76,22 @@ describe("disk store", () => {
     await store.put(ref, Readable.from(["old"]));
     await store.close();
     const module = new URL("../../services/storage/disk-store.ts", import.meta.url).href;
-    const child = spawn(
-      process.execPath,
-      [
-        "--input-type=module",
-        "-e",
-        `const { DiskStore } = await import(${JSON.stringify(module)});
-         const store = await DiskStore.open(${JSON.stringify(dir)});
-         async function* endless() {
-           for (let n = 0; ; n += 1) {
-             yield Buffer.alloc(65536);
-             if (n === 3) console.log("writing");
-           }
+    const script = join(dir, "endless.mjs");
+    await writeFile(
+      script,
+      `import { DiskStore } from ${JSON.stringify(module)};
+       const store = await DiskStore.open(${JSON.stringify(dir)});
+       async function* endless() {
+         for (let n = 0; ; n += 1) {
+           yield Buffer.alloc(65536);
+           if (n === 3) console.log("writing");
          }
-         await store.put(${JSON.stringify(ref)}, endless());`,
-      ],
-      { stdio: ["ignore", "pipe", "inherit"] },
+       }
+       await store.put(${JSON.stringify(ref)}, endless());`,
     );
+    const child = spawn(process.execPath, [script], { stdio: ["ignore", "pipe", "inherit"] });
     try {
-      await once(child.stdout, "data");
+      await Promise.race([once(child.stdout, "data"), once(child, "exit")]);
       expect(await filesUnder(join(dir, "objects"))).toHaveLength(2);
     } finally {
       child.kill("SIGKILL");
