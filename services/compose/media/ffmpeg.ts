@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { access, chmod, constants, copyFile, mkdir, symlink } from "node:fs/promises";
+import { access, chmod, constants, copyFile, mkdir, rm, symlink } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { delimiter, dirname, isAbsolute, join } from "node:path";
 import type { Config } from "../../../lib/config.ts";

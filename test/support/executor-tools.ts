@@ -1,0 +1,104 @@
+import { spawn } from "node:child_process";
+import { copyFile, mkdir, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { createInterface } from "node:readline";
+import { type Config, loadConfig } from "../../lib/config.ts";
+import { AppError } from "../../lib/errors.ts";
+import type { ExecutorTools } from "../../services/compose/executor.ts";
+
+/** What an executor left to be seen: its log, its progress, the files that it uploaded. */
+export interface ToolsBench {
+  tools: ExecutorTools;
+  config: Config;
+  dir: string;
+  logged: { level: string; text: string }[];
+  progressed: { fraction: number; stage?: string }[];
+  /** Local copies of uploaded files by name. */
+  uploaded: Map<string, string>;
+  /** Storage objects for `download`: "bucket/key" to a local file. */
+  objects: Map<string, string>;
+  abort: AbortController;
+  /** Processes started through `run`, in order. */
+  commands: { command: string; args: readonly string[]; pid: number }[];
+  close(): Promise<void>;
+}
+
+const tailLines = 40;
+
+/** Executor tools over real processes and a temporary directory, without a node or a scheduler. */
+export async function openToolsBench(env: Record<string, string> = {}): Promise<ToolsBench> {
+  const dir = await mkdtemp(join(tmpdir(), "reelmesh-tools-"));
+  const { config } = loadConfig({ ...env, DATA_DIR: join(dir, "data") });
+  const workDir = join(dir, "work");
+  await mkdir(workDir);
+  await mkdir(join(dir, "uploads"));
+  const bench: Omit<ToolsBench, "tools"> = {
+    config,
+    dir,
+    logged: [],
+    progressed: [],
+    uploaded: new Map(),
+    objects: new Map(),
+    abort: new AbortController(),
+    commands: [],
+    close: () => rm(dir, { recursive: true, force: true }),
+  };
+  const run: ExecutorTools["run"] = (command, args, options = {}) =>
+    new Promise((resolve, reject) => {
+      const child = spawn(command, args, {
+        cwd: options.cwd ?? workDir,
+        stdio: ["ignore", "pipe", "pipe"],
+        detached: true,
+      });
+      const kill = () => {
+        try {
+          process.kill(-(child.pid ?? 0), "SIGKILL");
+        } catch {
+          // Already gone.
+        }
+      };
+      const tail: string[] = [];
+      bench.abort.signal.addEventListener("abort", kill, { once: true });
+      bench.commands.push({ command, args, pid: child.pid ?? 0 });
+      createInterface({ input: child.stdout }).on("line", (line) => options.onLine?.(line));
+      createInterface({ input: child.stderr }).on("line", (line) => {
+        tail.push(line);
+        if (tail.length > tailLines) tail.shift();
+        options.onErrorLine?.(line);
+      });
+      child.on("error", reject);
+      child.on("close", (code, signal) => {
+        bench.abort.signal.removeEventListener("abort", kill);
+        if (bench.abort.signal.aborted) reject(new AppError("JOB_CANCELLED"));
+        else resolve({ code, signal, stderrTail: tail.join("\n") });
+      });
+    });
+  const tools: ExecutorTools = {
+    config,
+    workDir,
+    signal: bench.abort.signal,
+    progress: (fraction, stage) => void bench.progressed.push({ fraction, stage }),
+    log: (level, text) => void bench.logged.push({ level, text }),
+    run,
+    async download({ bucket, key }, file) {
+      const source = bench.objects.get(`${bucket}/${key}`);
+      if (!source) throw new AppError("OBJECT_NOT_FOUND", { bucket, key });
+      await copyFile(source, file);
+    },
+    async upload(file, { name, contentType, role }) {
+      const kept = join(dir, "uploads", name);
+      await mkdir(dirname(kept), { recursive: true });
+      await copyFile(file, kept);
+      bench.uploaded.set(name, kept);
+      return {
+        bucket: config.OSS_BUCKET_NAME,
+        key: `jobs/test/1/${name}`,
+        bytes: 1,
+        contentType,
+        role,
+      };
+    },
+  };
+  return { ...bench, tools };
+}
