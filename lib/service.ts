@@ -1,5 +1,5 @@
 import type { Context, Logger, Service, ServiceBroker, ServiceSchema } from "moleculer";
-import type { z } from "zod";
+import { z } from "zod";
 import type { Config } from "./config.ts";
 import type { ActionContract, ActionsOf, Actor, ServiceContract } from "./contract.ts";
 import { AppError } from "./errors.ts";
@@ -104,9 +104,18 @@ export const systemCall =
       { ...options, meta: { actor: systemActor, ...options?.meta } } as never,
     ) as never;
 
-/** Checks and fills in parameters; a wrong one gives an error that names each path. */
-export function parseInput(contract: ActionContract, params: unknown): unknown {
-  const parsed = contract.input.safeParse(params ?? {});
+const chinese = z.locales.zhCN().localeError;
+
+/** Checks and fills in parameters; a wrong one gives an error that names each path, in the caller's language. */
+export function parseInput(
+  contract: ActionContract,
+  params: unknown,
+  language: "zh" | "en" = "en",
+): unknown {
+  const parsed = contract.input.safeParse(
+    params ?? {},
+    language === "zh" ? { error: chinese } : undefined,
+  );
   if (parsed.success) return parsed.data;
   const issues = describeIssues(parsed.error);
   throw new AppError("INVALID_INPUT", {
@@ -139,7 +148,11 @@ export function implementService<C extends ServiceContract, S = undefined>(
             access: actionContract.access ?? [],
             timeout: actionContract.timeoutMs,
             handler(ctx: Context) {
-              ctx.params = parseInput(actionContract, ctx.params) as object;
+              ctx.params = parseInput(
+                actionContract,
+                ctx.params,
+                (ctx.meta as Meta).language,
+              ) as object;
               return handler(ctx, state, host);
             },
           },

@@ -9,8 +9,10 @@ import { type Meta, type NodeEnv, systemCall, type TypedCall } from "../../lib/s
 import { contracts } from "../contracts.ts";
 import { failure, languageOf, success } from "./answer.ts";
 import { coerceQuery } from "./coerce-query.ts";
+import { docsRoutes } from "./docs-routes.ts";
 import { EdgeServer } from "./edge-server.ts";
 import { clearSpool, spoolForm } from "./multipart.ts";
+import { openApiDocument } from "./openapi.ts";
 import type { RawExchange, RawRoute } from "./raw-route.ts";
 import { rawRoutes } from "./raw-routes.ts";
 import { contentTypeOf, isJson, readBody } from "./request-body.ts";
@@ -43,7 +45,12 @@ const queryOf = (url: string) =>
  * errors and the listening socket are ours (its own: linear scan, 404 for a wrong method, leaking errors).
  */
 export function gatewaySchema({ config }: NodeEnv, given?: EdgeServer): ServiceSchema {
-  const router = new Router(routesOf(contracts), rawRoutes);
+  const routes = routesOf(contracts);
+  const raw: readonly RawRoute[] = [
+    ...rawRoutes,
+    ...docsRoutes(() => openApiDocument(routes, raw)),
+  ];
+  const router = new Router(routes, raw);
   let edge = given;
 
   /** Who acts; a token that nobody knows is refused even where anonymous clients are served. */
