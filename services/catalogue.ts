@@ -1,5 +1,8 @@
 import type { Role } from "../lib/config.ts";
 import type { ServiceDefinition } from "../lib/service.ts";
+import { agentAppService } from "./agent/app.service.ts";
+import { agentRunService } from "./agent/run.service.ts";
+import { storyboardService } from "./aigc/storyboard.service.ts";
 import { authService } from "./auth/auth.service.ts";
 import { homeService } from "./gateway/home.service.ts";
 import { storageService } from "./storage/storage.service.ts";
@@ -10,6 +13,9 @@ export const catalogue: Record<Exclude<Role, "gateway">, readonly ServiceDefinit
     storageService as unknown as ServiceDefinition,
     authService as unknown as ServiceDefinition,
     homeService as unknown as ServiceDefinition,
+    agentAppService,
+    agentRunService,
+    storyboardService,
   ],
   scheduler: [],
   compose: [],

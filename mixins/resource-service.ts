@@ -1,0 +1,196 @@
+import type { Context } from "moleculer";
+import type { z } from "zod";
+import type { ActionContract, Actor, ServiceContract } from "../lib/contract.ts";
+import { AppError } from "../lib/errors.ts";
+import {
+  type ActionContext,
+  implementService,
+  type ServiceDefinition,
+  type ServiceHost,
+  type ServiceImplementation,
+} from "../lib/service.ts";
+import type { Doc, Filter, RecordStore, StoredRecord } from "../lib/store/record-store.ts";
+import { type RecordService, recordsMixin } from "./records.mixin.ts";
+import type { ListParams, PageOf, RecordOf, RemoveParams, Resource } from "./resource.ts";
+import { filterOf } from "./resource-schema.ts";
+
+/** What every handler of a resource's service gets as its state. */
+export interface ResourceState<F extends z.ZodObject> {
+  store: RecordStore<z.output<F> & Doc>;
+  /** Takes hidden fields out of a record. */
+  visible(record: StoredRecord): RecordOf<F>;
+}
+
+type AnyContext = ActionContext<Record<string, unknown>>;
+
+/** What a resource does beside storing; each may throw AppError to refuse. */
+export interface ResourceHooks<F extends z.ZodObject> {
+  /** Answers what is stored. */
+  beforeCreate?: (
+    doc: z.output<F> & { id?: string },
+    ctx: AnyContext,
+    host: ServiceHost,
+  ) => Promise<z.output<F> & { id?: string }> | (z.output<F> & { id?: string });
+  /** Answers the fields to set. */
+  beforeUpdate?: (
+    patch: Doc,
+    current: RecordOf<F>,
+    ctx: AnyContext,
+    host: ServiceHost,
+  ) => Promise<Doc> | Doc;
+  beforeRemove?: (
+    ids: readonly string[],
+    ctx: AnyContext,
+    host: ServiceHost,
+  ) => Promise<void> | void;
+  /** Last change to a single record that is about to be shown. */
+  afterGet?: (
+    record: RecordOf<F>,
+    ctx: AnyContext,
+    host: ServiceHost,
+  ) => Promise<RecordOf<F>> | RecordOf<F>;
+}
+
+export interface ResourceImplementation<
+  N extends string,
+  F extends z.ZodObject,
+  X extends Record<string, ActionContract>,
+> {
+  hooks?: ResourceHooks<F>;
+  /** Handlers of the resource's further actions. */
+  handlers?: ServiceImplementation<ServiceContract<N, X>, ResourceState<F>>["handlers"];
+  dependencies?: readonly string[];
+}
+
+const ownerOf = (actor: Actor) => `${actor.realm}:${actor.id}`;
+
+/** Handlers of a resource on moleculer-db's mixin; the result goes into `services/catalogue.ts`. */
+export function implementResource<
+  N extends string,
+  F extends z.ZodObject,
+  X extends Record<string, ActionContract>,
+>(
+  resource: Resource<N, F, X>,
+  { hooks = {}, handlers, dependencies }: ResourceImplementation<N, F, X> = {},
+): ServiceDefinition {
+  return implementService(resource.contract as unknown as ServiceContract, {
+    dependencies,
+    mixins: (env) => [recordsMixin(env, resource.collection)],
+    start: ({ service }): ResourceState<F> => ({
+      store: (service as RecordService).adapter.store as unknown as ResourceState<F>["store"],
+      visible: (record) => visible(resource, record),
+    }),
+    handlers: {
+      ...standardHandlers(
+        resource as unknown as Resource,
+        hooks as unknown as ResourceHooks<z.ZodObject>,
+      ),
+      ...(handlers as object),
+    } as never,
+  });
+}
+
+function visible<F extends z.ZodObject>(
+  resource: { spec: { hidden?: readonly string[] } },
+  record: object,
+): RecordOf<F> {
+  const hidden = resource.spec.hidden ?? [];
+  return Object.fromEntries(
+    Object.entries(record).filter(([field]) => !hidden.includes(field)),
+  ) as RecordOf<F>;
+}
+
+/** The part of moleculer-db's service that is used here. */
+interface DbMethods {
+  _list(ctx: unknown, params: object): Promise<PageOf<StoredRecord>>;
+  _create(ctx: unknown, doc: Doc): Promise<StoredRecord>;
+  _update(ctx: unknown, params: Doc): Promise<StoredRecord>;
+  entityChanged(type: string, docs: unknown, ctx: unknown, raw: unknown): Promise<void>;
+}
+
+function standardHandlers(resource: Resource, hooks: ResourceHooks<z.ZodObject>) {
+  type State = ResourceState<z.ZodObject>;
+  const { ownership, label } = resource.spec;
+  const missing = (id: string) => new AppError("NOT_FOUND", { what: `${label} ${id}` });
+  const db = (host: ServiceHost) => host.service as unknown as DbMethods;
+
+  /** The owner that the actor is bound to; undefined: sees all. */
+  const bound = (ctx: AnyContext): string | undefined => {
+    const { actor } = ctx.meta;
+    return ownership && actor && ownership.realms.includes(actor.realm)
+      ? ownerOf(actor)
+      : undefined;
+  };
+  const scope = (ctx: AnyContext): Filter => {
+    const owner = bound(ctx);
+    return owner === undefined ? {} : { [ownership!.field]: owner };
+  };
+  /** Somebody else's record is answered like one that does not exist. */
+  const owned = async (ctx: AnyContext, state: State, id: string): Promise<StoredRecord> => {
+    const record = await state.store.get(id);
+    const owner = bound(ctx);
+    if (!record || (owner !== undefined && record[ownership!.field] !== owner)) throw missing(id);
+    return record;
+  };
+  const context = (ctx: AnyContext) => ctx as unknown as Context;
+
+  const list = async (ctx: AnyContext, state: State, host: ServiceHost) => {
+    const { page = 1, pageSize = 20, sort, search } = ctx.params as ListParams;
+    const { id: _, ...params } = ctx.params;
+    const found = await db(host)._list(context(ctx), {
+      query: { ...filterOf(params), ...scope(ctx) },
+      sort,
+      search,
+      page,
+      pageSize,
+      limit: pageSize,
+      offset: (page - 1) * pageSize,
+    });
+    return { ...found, rows: found.rows.map((record) => state.visible(record)) };
+  };
+  const get = async (ctx: AnyContext, state: State, host: ServiceHost) => {
+    const record = state.visible(await owned(ctx, state, ctx.params["id"] as string));
+    return hooks.afterGet ? hooks.afterGet(record, ctx, host) : record;
+  };
+  return {
+    list,
+    get,
+    read: (ctx: AnyContext, state: State, host: ServiceHost) =>
+      ctx.params["id"] === undefined ? list(ctx, state, host) : get(ctx, state, host),
+
+    async create(ctx: AnyContext, state: State, host: ServiceHost) {
+      const given = { ...ctx.params, ...scope(ctx) };
+      const doc = hooks.beforeCreate ? await hooks.beforeCreate(given, ctx, host) : given;
+      return state.visible(await db(host)._create(context(ctx), doc));
+    },
+
+    async update(ctx: AnyContext, state: State, host: ServiceHost) {
+      const { id, version, ...patch } = ctx.params as Doc & { id: string; version?: number };
+      const current = await owned(ctx, state, id);
+      const changes = hooks.beforeUpdate
+        ? await hooks.beforeUpdate(patch, current, ctx, host)
+        : patch;
+      return state.visible(
+        await db(host)._update(context(ctx), { ...changes, ...scope(ctx), id, version }),
+      );
+    },
+
+    async remove(ctx: AnyContext, state: State, host: ServiceHost) {
+      const { id, ids } = ctx.params as RemoveParams;
+      if (id !== undefined) await owned(ctx, state, id);
+      const owner = bound(ctx);
+      const asked = id === undefined ? ids! : [id];
+      const mine =
+        owner === undefined
+          ? asked
+          : (await state.store.getMany(asked))
+              .filter((record) => record[ownership!.field] === owner)
+              .map((record) => record.id);
+      await hooks.beforeRemove?.(mine, ctx, host);
+      const removed = await state.store.removeMany(mine);
+      if (removed.length > 0)
+        await db(host).entityChanged("removed", removed, context(ctx), removed);
+      return { removed: removed.length, ids: removed };
+    },
+  };
+}
