@@ -52,7 +52,7 @@ function guardedLookup(resolve: Resolve, allow: FetchAllow): LookupFunction {
       (addresses) => {
         for (const { address } of isAllowedHost(hostname, allow) ? [] : addresses) {
           const refusal = addressRefusal(address, allow);
-          if (refusal) return callback(forbidden(hostname, refusal), "", 0);
+          if (refusal) return callback(forbidden(hostname, refusal) as Error, "", 0);
         }
         const first = addresses[0];
         if (!first) return callback(new Error(`no address for ${hostname}`), "", 0);
@@ -128,8 +128,8 @@ export async function guardedFetch(
       await response.body.dump();
       if (redirects >= options.redirectsMax)
         throw new Error(`more than ${options.redirectsMax} redirects`);
-      if (!URL.canParse(location, url)) throw new Error("a redirect to no URL");
-      url = new URL(location, url);
+      if (!URL.canParse(location, url.href)) throw new Error("a redirect to no URL");
+      url = new URL(location, url.href);
     }
   } catch (error) {
     await agent.destroy();
