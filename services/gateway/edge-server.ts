@@ -25,6 +25,8 @@ export class EdgeServer {
   readonly #stopping = new AbortController();
   readonly #config: Config;
   #handler: Handler | undefined;
+  /** Requests that have no complete answer yet. */
+  #open = 0;
   #closed: Promise<void> | undefined;
 
   private constructor(config: Config) {
@@ -74,6 +76,11 @@ export class EdgeServer {
   }
 
   #dispatch(req: IncomingMessage, res: ServerResponse): void {
+    this.#open += 1;
+    res.once("close", () => {
+      this.#open -= 1;
+      if (this.#open === 0 && this.#stopping.signal.aborted) this.#server.closeAllConnections();
+    });
     if (this.#handler && !this.#stopping.signal.aborted) {
       this.#handler(req, res);
       return;
@@ -95,7 +102,8 @@ export class EdgeServer {
     this.#stopping.abort();
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
     const cut = setTimeout(() => this.#server.closeAllConnections(), gatewayLimits.drainMs);
-    this.#server.closeIdleConnections();
+    // Not closeIdleConnections(): it spares connections on which nothing was ever asked.
+    if (this.#open === 0) this.#server.closeAllConnections();
     await closed;
     clearTimeout(cut);
   }

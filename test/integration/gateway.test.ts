@@ -72,7 +72,7 @@ describe("routing", () => {
       await product.request("HEAD", "/index/"),
     ];
     expect(get.body).toMatchObject({ returnCode: 0, responseData: { name: "reelmesh" } });
-    expect([head.status, head.body]).toEqual([200, ""]);
+    expect([head.status, head.body]).toEqual([200, undefined]);
     expect(head.headers.get("content-length")).toBe(get.headers.get("content-length"));
   });
 
@@ -101,7 +101,7 @@ describe("bodies", () => {
     const answer = await send('{"username": "admin",\n  "password": }');
     expect(answer).toMatchObject({ status: 400, body: { returnCode: 1003 } });
     expect(answer.body.message).toContain("line 2, column 15");
-    expect((await send('{"username": "adm')).body.message).toContain("line 1, column 18");
+    expect((await send('{"username": "adm')).body.message).toContain("line 1, column 14");
   });
 
   test.each([
