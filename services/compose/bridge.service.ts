@@ -1,0 +1,61 @@
+import type { z } from "zod";
+import { AppError, asAppError } from "../../lib/errors.ts";
+import { restoreUrls } from "../../lib/restore-urls.ts";
+import { type ActionContext, implementService } from "../../lib/service.ts";
+import { answerFor, jobFor, ownerOf } from "./bridge.answer.ts";
+import { bridgeContract, type TimelineTask } from "./bridge.contract.ts";
+
+interface Task {
+  idempotency_key?: string;
+  priority: number;
+  run_id?: string;
+}
+
+/** A run that does not exist is an error of the request, told before anything starts. */
+async function checkRun({ call }: ActionContext<Task>, runId: string): Promise<void> {
+  await call("agent.run.get", { id: runId }).catch((error) => {
+    if (asAppError(error)?.type !== "NOT_FOUND") throw error;
+    const message = `there is no agent app run ${runId}; create one with POST /agent/admin/run, or leave run_id out`;
+    throw new AppError("INVALID_INPUT", {
+      reason: `run_id: ${message}`,
+      issues: [{ path: "run_id", message }],
+    });
+  });
+}
+
+/**
+ * Hands work to the scheduler on behalf of whoever asked; the job is on disk when this returns. The end of
+ * the job reaches its run through the scheduler's outbox, so that it is not lost with this process.
+ */
+async function submit(
+  ctx: ActionContext<Task>,
+  kind: string,
+  payload: Record<string, unknown>,
+  warnings: string[] = [],
+) {
+  const { priority, idempotency_key, run_id: runId } = ctx.params;
+  if (runId !== undefined) await checkRun(ctx, runId);
+  const job = await ctx.call("scheduler.submit", {
+    kind,
+    payload,
+    owner: ownerOf(ctx.meta.actor),
+    priority,
+    idempotencyKey: idempotency_key ?? (ctx.meta["idempotencyKey"] as string | undefined),
+    onSettled: runId === undefined ? undefined : { action: "agent.run.settle", params: { runId } },
+  });
+  if (runId !== undefined) await ctx.call("agent.run.attachJob", { runId, jobId: job.id });
+  return { job_id: job.id, status: job.state, repeated: job.repeated, warnings };
+}
+
+async function composeTimeline(ctx: ActionContext<z.output<typeof TimelineTask>>) {
+  const { timeline, output, options } = restoreUrls(ctx.params);
+  return submit(ctx, "timeline", { timeline, output, options });
+}
+
+export const bridgeService = implementService(bridgeContract, {
+  handlers: {
+    composeTimeline,
+    job: async (ctx) =>
+      answerFor(await jobFor(ctx.params.job_id, ctx.meta.actor, ctx.call), ctx.call),
+  },
+});
