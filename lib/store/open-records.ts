@@ -25,7 +25,7 @@ const declarationOf = ({ migrations, ...rest }: Collection) =>
  * @throws AppError NOT_CONFIGURED when the configuration names a store that this version cannot use.
  */
 export async function openRecords<D extends Doc = Doc>(
-  config: Pick<Config, "DATA_DIR" | "MONGO_URL">,
+  config: Pick<Config, "DATA_DIR"> & Partial<Pick<Config, "MONGO_URL">>,
   collection: Collection,
 ): Promise<RecordStore<D>> {
   if (config.MONGO_URL)

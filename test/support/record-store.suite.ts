@@ -1,0 +1,428 @@
+import { afterEach, beforeEach, describe, expect, test } from "@jest/globals";
+import fc from "fast-check";
+import {
+  type Collection,
+  type Doc,
+  defineCollection,
+  type Filter,
+  type RecordStore,
+  type StoredRecord,
+} from "../../lib/store/record-store.ts";
+import { modelFilter, modelSearch, modelSort } from "./record-model.ts";
+
+/** How a suite gets stores of an engine; each test starts with an empty place. */
+export interface RecordStoreHarness {
+  /** Opens a collection in the place of this test; again after `close` finds what was stored. */
+  open(collection: Collection): Promise<RecordStore>;
+  /** Removes the place of this test. */
+  cleanUp(): Promise<void>;
+}
+
+const clips = defineCollection({
+  name: "clip",
+  label: "clip",
+  filters: { kind: "text", rank: "number", live: "boolean", "spec.codec": "text" },
+  sorts: { title: "text", rank: "number" },
+  search: ["title", "note"],
+});
+
+const titles = ["雨夜", "雨夜街头", "a", "B", "Ünter", "🎬 cut", "zoo", "Ａ"];
+const docArbitrary = fc.record(
+  {
+    title: fc.constantFrom(...titles),
+    note: fc.constantFrom("手机拍摄的日出", "one two three", "iPhone手机", ""),
+    kind: fc.constantFrom("video", "image", "Video", ""),
+    rank: fc.oneof(fc.integer({ min: -3, max: 3 }), fc.constantFrom(0.5, 1e15)),
+    live: fc.boolean(),
+    spec: fc.record({ codec: fc.constantFrom("h264", "av1") }, { requiredKeys: [] }),
+  },
+  { requiredKeys: [] },
+);
+const condition = <T>(value: fc.Arbitrary<T>) =>
+  fc.oneof(
+    value,
+    value.map((eq) => ({ eq })),
+    value.map((ne) => ({ ne })),
+    fc.array(value, { maxLength: 3 }).map((list) => ({ in: list })),
+    fc.tuple(value, value).map(([gt, lte]) => ({ gt, lte })),
+    fc.tuple(value, value).map(([gte, lt]) => ({ gte, lt })),
+    fc.boolean().map((exists) => ({ exists })),
+  );
+const filterArbitrary = fc.record(
+  {
+    kind: condition(fc.constantFrom("video", "image", "Video", "x")),
+    rank: condition(fc.constantFrom(-1, 0, 0.5, 2, 1e15)),
+    live: fc.oneof(
+      fc.boolean(),
+      fc.boolean().map((ne) => ({ ne })),
+    ),
+    "spec.codec": condition(fc.constantFrom("h264", "av1")),
+  },
+  { requiredKeys: [] },
+) as fc.Arbitrary<Filter>;
+const sortArbitrary = fc.constantFrom(
+  ...[
+    "title",
+    "-title",
+    "rank,title",
+    "-rank",
+    "rank,-title",
+    "-createdAt",
+    "updatedAt,-rank",
+    "-id",
+  ],
+);
+const searchArbitrary = fc.constantFrom(
+  ...[
+    "",
+    "雨",
+    "雨夜",
+    "夜街",
+    "手机 日出",
+    "IPHONE",
+    "iph",
+    "one tw",
+    "two one",
+    "unter",
+    "??",
+    "a",
+  ],
+);
+
+/**
+ * What every adapter of the record store port must do. Cases read only the port, never the engine.
+ */
+export function recordStoreSuite(name: string, harness: () => Promise<RecordStoreHarness>): void {
+  describe(`record store on ${name}`, () => {
+    let place: RecordStoreHarness;
+    let store: RecordStore;
+    beforeEach(async () => {
+      place = await harness();
+      store = await place.open(clips);
+    });
+    afterEach(async () => {
+      await store.close();
+      await place.cleanUp();
+    });
+    const reopen = async (collection: Collection) => {
+      await store.close();
+      store = await place.open(collection);
+    };
+    const ids = (rows: readonly StoredRecord[]) => rows.map(({ id }) => id);
+
+    describe("single records", () => {
+      test("a stored record is read as it was answered, also after the store was closed", async () => {
+        const stored = await store.insert({ title: "日记", spec: { codec: null, sizes: [1, 2] } });
+        expect(stored).toMatchObject({ version: 1, title: "日记" });
+        expect(stored.createdAt).toBe(stored.updatedAt);
+        expect(await store.get(stored.id)).toEqual(stored);
+        await reopen(clips);
+        expect(await store.get(stored.id)).toEqual(stored);
+      });
+
+      test("what is not there is undefined", async () => {
+        expect(await store.get("nobody")).toBeUndefined();
+      });
+
+      test("fields of the envelope in a document are not taken over", async () => {
+        const stored = await store.insert({ title: "a", version: 9, createdAt: 1 });
+        expect(stored.version).toBe(1);
+        expect(stored.createdAt).toBeGreaterThan(1);
+      });
+
+      test("null and absent are the same at the top level", async () => {
+        const stored = await store.insert({ title: null, kind: "video" });
+        expect(Object.hasOwn(stored, "title")).toBe(false);
+        expect(await store.count({ filter: { kind: { exists: true } } })).toBe(1);
+      });
+
+      test("ids rise in the order of creation", async () => {
+        const made: string[] = [];
+        for (let n = 0; n < 50; n += 1) made.push((await store.insert({ rank: n })).id);
+        expect([...made].sort()).toEqual(made);
+      });
+
+      test("an id that exists is refused and the first record stays", async () => {
+        await store.insert({ id: "mine", title: "first" });
+        await expect(store.insert({ id: "mine", title: "second" })).rejects.toMatchObject({
+          type: "CONFLICT",
+          message: expect.stringContaining("mine"),
+        });
+        expect((await store.get("mine"))?.["title"]).toBe("first");
+      });
+
+      test("of 20 inserts with one id exactly one wins", async () => {
+        const results = await Promise.allSettled(
+          Array.from({ length: 20 }, (_, rank) => store.insert({ id: "same", rank })),
+        );
+        expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+      });
+
+      test("a list of inserts is stored whole or not at all", async () => {
+        await store.insert({ id: "taken" });
+        await expect(store.insertMany([{ id: "new" }, { id: "taken" }])).rejects.toMatchObject({
+          type: "CONFLICT",
+        });
+        expect(await store.count()).toBe(1);
+        expect(ids(await store.insertMany([{ id: "x" }, { id: "y" }]))).toEqual(["x", "y"]);
+      });
+
+      test("a record that is too large is refused with the limit", async () => {
+        await expect(store.insert({ note: "x".repeat(4 * 1024 * 1024) })).rejects.toMatchObject({
+          type: "PAYLOAD_TOO_LARGE",
+        });
+        expect(await store.count()).toBe(0);
+      });
+
+      test("many records come in the order of the ids that were asked for", async () => {
+        await store.insertMany([{ id: "a" }, { id: "b" }, { id: "c" }]);
+        expect(ids(await store.getMany(["c", "nobody", "a"]))).toEqual(["c", "a"]);
+      });
+    });
+
+    describe("changes", () => {
+      test("a patch sets its fields, removes those that are null, leaves the others", async () => {
+        const { id, createdAt } = await store.insert({ title: "a", kind: "video", rank: 1 });
+        const changed = await store.updateIf(id, 1, { title: "b", kind: null, rank: undefined });
+        expect(changed).toMatchObject({ title: "b", rank: 1, version: 2, createdAt });
+        expect(Object.hasOwn(changed, "kind")).toBe(false);
+        expect(await store.get(id)).toEqual(changed);
+      });
+
+      test("nested objects are replaced, not merged", async () => {
+        const { id } = await store.insert({ spec: { codec: "av1", size: 1 } });
+        expect((await store.updateIf(id, undefined, { spec: { size: 2 } }))["spec"]).toEqual({
+          size: 2,
+        });
+      });
+
+      test("another version than the stored one is refused, naming both", async () => {
+        const { id } = await store.insert({ rank: 1 });
+        await store.updateIf(id, 1, { rank: 2 });
+        await expect(store.updateIf(id, 1, { rank: 3 })).rejects.toMatchObject({
+          type: "VERSION_CONFLICT",
+          data: { actual: 2, expected: 1 },
+        });
+        expect((await store.get(id))?.["rank"]).toBe(2);
+      });
+
+      test("a record that is not there is NOT_FOUND", async () => {
+        await expect(store.updateIf("nobody", undefined, {})).rejects.toMatchObject({
+          type: "NOT_FOUND",
+        });
+      });
+
+      test("of 30 changes to one version exactly one wins", async () => {
+        const { id } = await store.insert({ rank: 0 });
+        const results = await Promise.allSettled(
+          Array.from({ length: 30 }, (_, rank) => store.updateIf(id, 1, { rank })),
+        );
+        expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+      });
+
+      test("30 concurrent changes that depend on what is stored lose none", async () => {
+        const { id } = await store.insert({ rank: 0 });
+        await Promise.all(
+          Array.from({ length: 30 }, () =>
+            store.updateIf(id, undefined, (current) => ({ rank: (current["rank"] as number) + 1 })),
+          ),
+        );
+        expect(await store.get(id)).toMatchObject({ rank: 30, version: 31 });
+      });
+
+      test("a change that answers undefined leaves record and version as they are", async () => {
+        const stored = await store.insert({ rank: 0 });
+        expect(await store.updateIf(stored.id, undefined, () => undefined)).toEqual(stored);
+      });
+    });
+
+    describe("removal", () => {
+      test("removes what exists and answers which", async () => {
+        await store.insertMany([{ id: "a" }, { id: "b" }, { id: "c" }]);
+        expect(await store.removeMany(["a", "nobody", "c", "a"])).toEqual(["a", "c"]);
+        expect(ids((await store.list({ limit: 10 })).rows)).toEqual(["b"]);
+      });
+
+      test("clear removes everything, full text too", async () => {
+        await store.insertMany([{ title: "日记" }, { title: "日出" }]);
+        expect(await store.clear()).toBe(2);
+        expect(await store.count({ search: "日" })).toBe(0);
+      });
+    });
+
+    describe("lists", () => {
+      test("the newest come first unless told; a page is a window on the whole", async () => {
+        for (let rank = 0; rank < 5; rank += 1) await store.insert({ rank });
+        const page = await store.list({ limit: 2, offset: 1 });
+        expect(page.rows.map((row) => row["rank"])).toEqual([3, 2]);
+        expect(page.total).toBe(5);
+      });
+
+      test("unknown fields, operators and kinds are refused by name", async () => {
+        const refused = (query: object, text: string) =>
+          expect(store.list({ limit: 1, ...query })).rejects.toMatchObject({
+            type: "INVALID_INPUT",
+            message: expect.stringContaining(text),
+          });
+        await refused({ filter: { colour: "red" } }, "colour");
+        await refused({ filter: { title: "sortable, not filterable" } }, "title");
+        await refused({ filter: { kind: { like: "v%" } } }, "kind.like");
+        await refused({ filter: { rank: "1" } }, "rank.eq");
+        await refused({ filter: { kind: { $ne: null } } }, "kind.$ne");
+        await refused({ filter: { rank: { in: [1, "2"] } } }, "rank.in");
+        await refused({ filter: { constructor: "x" } }, "constructor");
+        await refused({ sort: "kind" }, "kind");
+        await refused({ limit: 100_000 }, "limit");
+        await refused({ offset: -1 }, "offset");
+      });
+
+      test("a value that looks like the engine's language is only a value", async () => {
+        await store.insert({ kind: "'; DROP TABLE r_clip; --" });
+        expect(await store.count({ filter: { kind: "'; DROP TABLE r_clip; --" } })).toBe(1);
+        expect(await store.count({ search: '" OR 1 NEAR( *' })).toBe(0);
+      });
+
+      test("filters, search, order and windows agree with a plain array", async () => {
+        await fc.assert(
+          fc.asyncProperty(
+            fc.array(docArbitrary, { maxLength: 12 }),
+            fc.array(fc.tuple(filterArbitrary, sortArbitrary, searchArbitrary), {
+              minLength: 1,
+              maxLength: 8,
+            }),
+            fc.nat(4),
+            async (docs, queries, offset) => {
+              await store.clear();
+              const all = docs.length > 0 ? await store.insertMany(docs as Doc[]) : [];
+              for (const [filter, sort, search] of queries) {
+                const expected = modelSort(
+                  modelSearch(clips, modelFilter(all, filter), search),
+                  sort,
+                );
+                const { rows, total } = await store.list({
+                  filter,
+                  sort,
+                  search,
+                  offset,
+                  limit: 5,
+                });
+                expect(ids(rows)).toEqual(ids(expected.slice(offset, offset + 5)));
+                expect(total).toBe(expected.length);
+                expect(await store.count({ filter, search })).toBe(expected.length);
+              }
+            },
+          ),
+          { numRuns: 60, seed: 20261121 },
+        );
+      });
+
+      test("a stream gives every matching record once, by rising id, past one batch", async () => {
+        await store.insertMany(
+          Array.from({ length: 450 }, (_, n) => ({ kind: n % 2 === 0 ? "video" : "image" })),
+        );
+        const seen: string[] = [];
+        for await (const { id } of store.stream({ kind: "video" })) seen.push(id);
+        expect(seen).toHaveLength(225);
+        expect([...new Set(seen)].sort()).toEqual(seen);
+      });
+    });
+
+    describe("full text", () => {
+      test("finds Chinese by one and by two characters, and only where they stand together", async () => {
+        await store.insertMany([
+          { id: "a", title: "雨夜街头" },
+          { id: "b", title: "夜雨" },
+        ]);
+        const find = async (search: string) =>
+          ids((await store.list({ search, sort: "id", limit: 9 })).rows);
+        expect(await find("雨")).toEqual(["a", "b"]);
+        expect(await find("雨夜")).toEqual(["a"]);
+        expect(await find("街 雨")).toEqual(["a"]);
+        expect(await find("晴")).toEqual([]);
+      });
+
+      test("follows changes and removals", async () => {
+        const { id } = await store.insert({ title: "日出" });
+        await store.updateIf(id, undefined, { title: "日落" });
+        expect(await store.count({ search: "日出" })).toBe(0);
+        expect(await store.count({ search: "日落" })).toBe(1);
+        await store.removeMany([id]);
+        expect(await store.count({ search: "日落" })).toBe(0);
+      });
+
+      test("a phrase does not run from one field into the next", async () => {
+        await store.insert({ title: "日", note: "出" });
+        expect(await store.count({ search: "日出" })).toBe(0);
+        expect(await store.count({ search: "日 出" })).toBe(1);
+      });
+    });
+
+    describe("schema versions", () => {
+      const second = defineCollection({
+        ...clips,
+        filters: { ...clips.filters, stars: "number" },
+        search: ["heading"],
+        schemaVersion: 3,
+        migrations: {
+          2: ({ title, ...doc }) => ({ ...doc, heading: title }),
+          3: (doc) => ({ ...doc, stars: 5 }),
+        },
+      });
+
+      test("older documents go through every step at the start, past one batch", async () => {
+        await store.insertMany(
+          Array.from({ length: 450 }, (_, n) => ({ title: `标题 ${n}`, rank: n })),
+        );
+        await reopen(second);
+        expect(await store.count({ filter: { stars: 5 } })).toBe(450);
+        expect(await store.count({ search: "题" })).toBe(450);
+        const { rows } = await store.list({ filter: { rank: 449 }, limit: 1 });
+        expect(rows[0]).toMatchObject({ heading: "标题 449", stars: 5 });
+        expect(Object.hasOwn(rows[0]!, "title")).toBe(false);
+      });
+
+      test("a second start migrates nothing again", async () => {
+        const { id } = await store.insert({ title: "a" });
+        await reopen(second);
+        const once = await store.get(id);
+        await reopen(second);
+        expect(await store.get(id)).toEqual(once);
+      });
+
+      test("records of a newer version refuse to open, in a sentence with both versions", async () => {
+        await reopen(second);
+        await store.insert({ heading: "a" });
+        await store.close();
+        await expect(place.open(clips)).rejects.toThrow(
+          /clip records.* have schema version 3, this program knows up to 1/,
+        );
+        store = await place.open(second);
+        expect(await store.count()).toBe(1);
+      });
+
+      test("a step that throws stops the start, and a mended one goes on from there", async () => {
+        await store.insertMany(Array.from({ length: 450 }, (_, rank) => ({ rank })));
+        await store.close();
+        const broken = defineCollection({
+          ...clips,
+          schemaVersion: 2,
+          migrations: {
+            2: (doc) => {
+              if (doc["rank"] === 300) throw new Error("cannot read rank 300");
+              return { ...doc, steps: ((doc["steps"] as number) ?? 0) + 1 };
+            },
+          },
+        });
+        await expect(place.open(broken)).rejects.toThrow("cannot read rank 300");
+        store = await place.open(
+          defineCollection({
+            ...broken,
+            filters: { steps: "number" },
+            migrations: { 2: (doc) => ({ ...doc, steps: ((doc["steps"] as number) ?? 0) + 1 }) },
+          }),
+        );
+        expect(await store.count({ filter: { steps: 1 } })).toBe(450);
+      });
+    });
+  });
+}
