@@ -6,6 +6,7 @@ import { dubbingService } from "./aigc/dubbing.service.ts";
 import { storyboardService } from "./aigc/storyboard.service.ts";
 import { authService } from "./auth/auth.service.ts";
 import { bridgeService } from "./compose/bridge.service.ts";
+import { composeService } from "./compose/compose.service.ts";
 import { homeService } from "./gateway/home.service.ts";
 import { agentToolsService } from "./mcp/agent-tools.service.ts";
 import { mcpService } from "./mcp/mcp.service.ts";
@@ -28,7 +29,7 @@ export const catalogue: Record<Exclude<Role, "gateway">, readonly ServiceDefinit
     dubbingService as unknown as ServiceDefinition,
   ],
   scheduler: [],
-  compose: [],
+  compose: [composeService as unknown as ServiceDefinition],
   fleet: [],
   publish: [],
 };

@@ -1,0 +1,148 @@
+import { randomUUID } from "node:crypto";
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import { asAppError, errorMessage, errorTable } from "../../lib/errors.ts";
+import { implementService, type ServiceHost } from "../../lib/service.ts";
+import { composeContract } from "./compose.contract.ts";
+import { executionLimits, nodeLimits } from "./config.ts";
+import { runAttempt } from "./execution.ts";
+import { outputPrefix, workDirOf } from "./executor-tools.ts";
+import { executors } from "./executors.ts";
+import { LoadMeter } from "./load-report.ts";
+import { NodeAgent } from "./node-agent.ts";
+import { FileJournal } from "./node-journal.ts";
+import type { NodePorts, ReportAnswer } from "./node-ports.ts";
+import { killLeftovers } from "./process-group.ts";
+
+interface NodeState {
+  agent: NodeAgent;
+  journal: FileJournal;
+  timer?: NodeJS.Timeout;
+  stopped: boolean;
+}
+
+const timerMsMax = 60_000;
+
+/** The mark of an attempt's processes; the same whichever run of the node looks for it. */
+const markOf = (dataDir: string, key: { jobId: string; attempt: number }) =>
+  `${dataDir}:${key.jobId}:${key.attempt}`;
+
+/** An error that the same report would meet again: repeating it is no use. */
+function finalAnswer(error: unknown): ReportAnswer {
+  const known = asAppError(error);
+  if (!known || errorTable[known.type].retry !== "never") throw error;
+  const { type, data } = known;
+  if (type === "JOB_NOT_FOUND") return "fenced";
+  return { invalid: { type, data, message: errorMessage(type, data) } };
+}
+
+/** Connects the agent to the mesh, the disk and the processes of this machine. */
+function portsOf(
+  host: ServiceHost,
+  identity: { node: string; boot: string; slots: number; kinds: string[] },
+  state: NodeState,
+): NodePorts {
+  const { DATA_DIR, OSS_BUCKET_NAME } = host.config;
+  const { node, boot, slots, kinds } = identity;
+  const { journal } = state;
+  const meter = new LoadMeter(executionLimits);
+  const timeout = executionLimits.callMs;
+  /** Attempts of this run that have not begun to store anything: there is nothing to delete. */
+  const nothingStored = new Set<string>();
+  return {
+    nowMonotonic: () => performance.now(),
+    journal,
+    async execute(order, signal, report) {
+      const key = outputPrefix(order);
+      nothingStored.add(key);
+      const mark = markOf(DATA_DIR, order);
+      const uploading = () => nothingStored.delete(key);
+      const limits = executionLimits;
+      const context = { host, executors, journal, limits, mark, uploading };
+      const outcome = await runAttempt(context, order, signal, report);
+      if (outcome.ok) nothingStored.delete(key);
+      return outcome;
+    },
+    async killOrphan(entry) {
+      await killLeftovers(entry.processes, markOf(DATA_DIR, entry), executionLimits.killGraceMs);
+      await rm(workDirOf(DATA_DIR, entry), { recursive: true, force: true });
+    },
+    async discardOutput(key) {
+      const object = { bucket: OSS_BUCKET_NAME, prefix: outputPrefix(key) };
+      if (nothingStored.delete(object.prefix)) return;
+      await host.call("storage.removePrefix", object, { timeout });
+    },
+    async isCommitted({ jobId, attempt }) {
+      try {
+        const job = await host.call("scheduler.get", { id: jobId }, { timeout });
+        return job.state === "success" && job.attempt === attempt;
+      } catch (error) {
+        if (asAppError(error)?.type === "JOB_NOT_FOUND") return false;
+        throw error;
+      }
+    },
+    async heartbeat(attempts, draining) {
+      const report = { node, boot, kinds, slots, draining, ...(await meter.read()) };
+      return host.call("scheduler.heartbeat", { report, attempts }, { timeout });
+    },
+    complete: (key, result) =>
+      host
+        .call("scheduler.complete", { ...key, node, boot, result }, { timeout })
+        .then(({ outcome }): ReportAnswer => (outcome === "committed" ? "taken" : "fenced"))
+        .catch(finalAnswer),
+    fail: (key, error, retryable) =>
+      host
+        .call("scheduler.fail", { ...key, node, boot, error, retryable }, { timeout })
+        .then(({ outcome }): ReportAnswer => (outcome === "recorded" ? "taken" : "fenced"))
+        .catch(finalAnswer),
+    async handBack(holder, attempts, cause) {
+      const { node, boot } = holder;
+      await host.call("scheduler.handBack", { node, boot, attempts, cause }, { timeout });
+    },
+    log: (level, text) => host.logger[level](text),
+    wakeAt(at) {
+      clearTimeout(state.timer);
+      if (state.stopped) return;
+      const inMs = Math.min(timerMsMax, Math.max(0, at - performance.now()));
+      state.timer = setTimeout(() => state.agent.tick(performance.now()), Math.ceil(inMs));
+    },
+  };
+}
+
+async function start(host: ServiceHost): Promise<NodeState> {
+  const directory = join(host.config.DATA_DIR, "compose");
+  const journal = await FileJournal.open(directory, executionLimits.journalLinesMax);
+  const identity = {
+    node: host.broker.nodeID,
+    boot: randomUUID(),
+    slots: host.config.RENDER_SLOTS,
+    kinds: Object.keys(executors),
+  };
+  const state = { journal, stopped: false } as NodeState;
+  state.agent = new NodeAgent(identity, portsOf(host, identity, state), nodeLimits);
+  await state.agent.recover();
+  return state;
+}
+
+/** Nothing goes on after the end: running work is stopped and handed back, or noted for the next start. */
+async function stop(state: NodeState): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const bound = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, executionLimits.stopMsMax);
+  });
+  await Promise.race([state.agent.drain(0), bound]);
+  clearTimeout(timer);
+  state.stopped = true;
+  clearTimeout(state.timer);
+  await state.journal.close();
+}
+
+export const composeService = implementService(composeContract, {
+  start,
+  stop,
+  handlers: {
+    begin: (ctx, { agent }) => agent.begin(ctx.params),
+    halt: (ctx, { agent }) => agent.halt(ctx.params, ctx.params.reason),
+    probe: (_ctx, { agent }) => agent.probe(),
+  },
+});

@@ -1,0 +1,125 @@
+import { randomUUID } from "node:crypto";
+import { mkdir, rm } from "node:fs/promises";
+import { AppError, asAppError, errorMessage, errorTable } from "../../lib/errors.ts";
+import { describeIssues } from "../../lib/issues.ts";
+import type { ServiceHost } from "../../lib/service.ts";
+import type { StartOrder } from "../scheduler/job.types.ts";
+import type { ExecutionLimits } from "./config.ts";
+import type { Executor } from "./executor.ts";
+import { type AttemptTools, makeTools, workDirOf } from "./executor-tools.ts";
+import { LogBatch } from "./log-batch.ts";
+import type { ExecutionOutcome, NodeJournal } from "./node-ports.ts";
+
+export interface ExecutionContext {
+  host: ServiceHost;
+  executors: Readonly<Record<string, Executor>>;
+  journal: NodeJournal;
+  limits: ExecutionLimits;
+  /** Mark in the environment of the attempt's processes. */
+  mark: string;
+  /** Called when the attempt begins to store something. */
+  uploading(): void;
+}
+
+/** What went wrong, in terms of the error table; a full disk is told from other failures. */
+export function failureOf(error: unknown): ExecutionOutcome & { ok: false } {
+  const full = (error as NodeJS.ErrnoException | undefined)?.code === "ENOSPC";
+  const known = full
+    ? { type: "DISK_FULL" as const, data: { where: "the compose node" } }
+    : asAppError(error);
+  if (known) {
+    const { type, data } = known;
+    return {
+      ok: false,
+      error: { type, message: errorMessage(type, data), data },
+      retryable: errorTable[type].retry !== "never",
+    };
+  }
+  const data = { reference: randomUUID() };
+  return {
+    ok: false,
+    error: { type: "INTERNAL", message: errorMessage("INTERNAL", data), data },
+    retryable: true,
+  };
+}
+
+function parsePayload(executor: Executor, order: StartOrder): unknown {
+  const parsed = executor.payload.safeParse(order.payload);
+  if (parsed.success) return parsed.data;
+  const issues = describeIssues(parsed.error);
+  throw new AppError("INVALID_INPUT", {
+    reason: issues.map((issue) => `${issue.path || "payload"}: ${issue.message}`).join("; "),
+    issues,
+  });
+}
+
+/** Runs one attempt. Settles when its processes are gone and its work directory is removed. */
+export async function runAttempt(
+  context: ExecutionContext,
+  order: StartOrder,
+  signal: AbortSignal,
+  report: (progress: number, stage?: string) => void,
+): Promise<ExecutionOutcome> {
+  const { host, limits } = context;
+  const workDir = workDirOf(host.config.DATA_DIR, order);
+  const log = new LogBatch(limits, (lines) =>
+    host.call(
+      "scheduler.addLog",
+      { jobId: order.jobId, attempt: order.attempt, lines },
+      { timeout: limits.callMs },
+    ),
+  );
+  const tools = makeTools({
+    ...context,
+    order,
+    workDir,
+    signal,
+    progress: (fraction, stage) => report(Math.min(1, Math.max(0, fraction || 0)), stage),
+    log: (level, text) => log.add({ at: Date.now(), level, text }),
+  });
+  try {
+    const executor = context.executors[order.kind];
+    if (!executor)
+      throw new AppError("JOB_KIND_UNKNOWN", {
+        kind: order.kind,
+        known: Object.keys(context.executors),
+      });
+    await mkdir(workDir, { recursive: true, mode: 0o700 });
+    const payload = parsePayload(executor, order);
+    const result = await untilAborted(executor.execute(payload, tools), signal, limits.abortMsMax);
+    return { ok: true, result: { ...result, hash: result.hash ?? tools.outputHash() } };
+  } catch (error) {
+    if (!signal.aborted && !asAppError(error)) {
+      host.logger.warn(`job ${order.jobId}, attempt ${order.attempt}:`, error);
+      log.add({ at: Date.now(), level: "error", text: (error as Error).message });
+    }
+    return failureOf(error);
+  } finally {
+    await settle(tools, workDir, host);
+    void log.flush();
+  }
+}
+
+async function settle(tools: AttemptTools, workDir: string, host: ServiceHost): Promise<void> {
+  await tools.finished();
+  await rm(workDir, { recursive: true, force: true, maxRetries: 3 }).catch((error: Error) => {
+    host.logger.warn(`cannot remove ${workDir}: ${error.message}`);
+  });
+}
+
+/** An executor that does not heed its abort is left behind after a while: a slot must not be lost to it. */
+async function untilAborted<T>(work: Promise<T>, signal: AbortSignal, boundMs: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const gaveUp = new Promise<never>((_, reject) => {
+    const arm = () => {
+      timer = setTimeout(() => reject(new Error("the executor did not heed its abort")), boundMs);
+    };
+    if (signal.aborted) arm();
+    else signal.addEventListener("abort", arm, { once: true });
+  });
+  try {
+    return await Promise.race([work, gaveUp]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

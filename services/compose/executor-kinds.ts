@@ -1,0 +1,15 @@
+import { z } from "zod";
+import type { JobKind } from "../scheduler/job.types.ts";
+
+export const noopPayload = z.strictObject({
+  ms: z.int().min(0).max(86_400_000).default(0).describe("How long it takes"),
+  output: z.string().max(100_000).optional().describe("Text that it stores as its output"),
+});
+
+/**
+ * Every kind of job with the schema of its payload. The scheduler checks what it accepts against this list, so
+ * nothing here may pull in an executor.
+ */
+export const executorKinds: Readonly<Record<JobKind, z.ZodType>> = {
+  noop: noopPayload,
+};
