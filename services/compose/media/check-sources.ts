@@ -32,7 +32,7 @@ function refuseAsWritten({ clip, src }: NamedSource, config: Config): Source {
 /**
  * Says before a job is accepted what is already known to be wrong with its sources: what is no address,
  * leads into a private network, climbs out of the bucket, or names an object that is not there.
- * @throws AppError INVALID_INPUT, ADDRESS_FORBIDDEN or MEDIA_FETCH_FAILED, naming the clip.
+ * @throws AppError INVALID_INPUT, ADDRESS_FORBIDDEN or MEDIA_UNREADABLE, naming the clip.
  */
 export async function checkSources(
   sources: readonly NamedSource[],
@@ -54,8 +54,9 @@ export async function checkSources(
       await call("storage.stat", { bucket, key }).catch((error) => {
         // Storage that cannot be asked now is no fault of the request: the node will see.
         if (asAppError(error)?.type !== "OBJECT_NOT_FOUND") return;
-        throw new AppError("MEDIA_FETCH_FAILED", {
+        throw new AppError("MEDIA_UNREADABLE", {
           clip,
+          expected: "media",
           reason: `there is no object ${bucket}/${key}`,
         });
       });

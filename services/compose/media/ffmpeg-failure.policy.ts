@@ -10,7 +10,10 @@ export interface FailedExit {
 const reasonLengthMax = 300;
 /** Lines that accompany any failure and explain none. */
 const noise =
-  /^(conversion failed|error (while )?(opening|initializing|processing|submitting|marking|closing|filtering|muxing|sending|selecting)|failed to (set|configure|inject)|terminating|task finished|nothing was written|exiting|last message repeated|x264 \[|\[?libx264|qavg|frame=|size=|video:|press \[q\])/i;
+  /^(conversion failed|error (while )?(opening|initializing|processing|submitting|marking|closing|filtering|muxing|sending|selecting|parsing|reinitializing)|failed to (set|configure|inject)|terminating|task finished|nothing was written|exiting|last message repeated|x264 \[|\[?libx264|qavg|frame=|size=|video:|press \[q\])/i;
+/** Bare texts of error codes: true, but the line before them tells what they are about. */
+const bare =
+  /^(invalid argument|invalid data found when processing input|not found|unknown error)\.?$/i;
 
 /** Cuts directories from anything that looks like a path, so that no layout of the machine leaks. */
 export const withoutPaths = (text: string): string =>
@@ -25,7 +28,8 @@ export function failureReason(stderrTail: string): string {
     .map((line) => line.replace(/\[[^\]]* @ 0x[0-9a-f]+\]\s*/gi, "").trim())
     .filter(Boolean);
   const telling = lines.filter((line) => !noise.test(line));
-  const chosen = telling.at(-1) ?? lines.at(-1) ?? "no message";
+  const chosen =
+    telling.findLast((line) => !bare.test(line)) ?? telling.at(-1) ?? lines.at(-1) ?? "no message";
   return withoutPaths(chosen).slice(0, reasonLengthMax);
 }
 

@@ -30,6 +30,9 @@ export interface LocaliseOptions {
   resolve?: Resolve;
 }
 
+/** A try again would not help: the job ends at once. */
+const notThere = (clip: string, reason: string) =>
+  new AppError("MEDIA_UNREADABLE", { clip, expected: "media", reason });
 const fetchFailed = (clip: string, reason: string, cause?: unknown) =>
   new AppError("MEDIA_FETCH_FAILED", { clip, reason }, cause);
 
@@ -79,8 +82,13 @@ async function fetchTo(url: string, file: string, tools: LocaliseTools, options:
   try {
     const response = await guardedFetch(url, guard);
     try {
-      if (response.status !== 200)
-        throw fetchFailed(options.clip, `its host answers with status ${response.status}`);
+      if (response.status !== 200) {
+        const reason = `its host answers with status ${response.status}`;
+        const lasting = response.status >= 400 && response.status < 500;
+        throw lasting && ![408, 425, 429].includes(response.status)
+          ? notThere(options.clip, reason)
+          : fetchFailed(options.clip, reason);
+      }
       const announced = Number(response.headers["content-length"]);
       if (announced > limits.sourceBytesMax) throw tooLarge(options.clip, limits.sourceBytesMax);
       const body = limited(response.body, options.clip, limits.sourceBytesMax);
@@ -94,7 +102,11 @@ async function fetchTo(url: string, file: string, tools: LocaliseTools, options:
   } catch (error) {
     const known = asAppError(error);
     if (known?.type === "ADDRESS_FORBIDDEN")
-      throw new AppError("ADDRESS_FORBIDDEN", { ...known.data, clip: options.clip });
+      throw new AppError("ADDRESS_FORBIDDEN", {
+        ...known.data,
+        reason: `${options.clip}: ${known.data.reason}`,
+        clip: options.clip,
+      });
     if (known) throw error;
     if ((error as NodeJS.ErrnoException).code === "ENOSPC")
       throw new AppError("DISK_FULL", { where: "the work disk of the compose node" });
@@ -138,10 +150,7 @@ export async function localise(
     else {
       await tools.download({ bucket: source.bucket, key: source.key }, file).catch((error) => {
         throw asAppError(error)?.type === "OBJECT_NOT_FOUND"
-          ? new AppError("MEDIA_FETCH_FAILED", {
-              clip: options.clip,
-              reason: `there is no object ${source.bucket}/${source.key}`,
-            })
+          ? notThere(options.clip, `there is no object ${source.bucket}/${source.key}`)
           : error;
       });
       const limits = options.limits ?? mediaLimits;
@@ -178,8 +187,9 @@ export async function bringAll(
   const results: LocalSource[] = [];
   let next = 0;
   let done = 0;
+  let failed = false;
   const worker = async () => {
-    for (let index = next++; index < wanted.length; index = next++) {
+    for (let index = next++; index < wanted.length && !failed; index = next++) {
       const { src, clip, expected } = wanted[index]!;
       const name = `source-${files.size}`;
       const file = files.get(src) ?? localise(src, tools, { ...options, clip, name });
@@ -190,7 +200,12 @@ export async function bringAll(
     }
   };
   const { parallelMax } = options.limits ?? mediaLimits;
-  const workers = Array.from({ length: Math.min(parallelMax, wanted.length) }, worker);
+  const workers = Array.from({ length: Math.min(parallelMax, wanted.length) }, () =>
+    worker().catch((error) => {
+      failed = true;
+      throw error;
+    }),
+  );
   // One failure ends the attempt, but only after the others have let go of their files.
   const settled = await Promise.allSettled(workers);
   const failure = settled.find((result) => result.status === "rejected");
