@@ -1,18 +1,19 @@
 import { AppError, asAppError } from "../../lib/errors.ts";
-import type { TypedCall } from "../../lib/service.ts";
+import type { ActionContext } from "../../lib/service.ts";
 import type { Patch } from "../../lib/store/record-store.ts";
 import type { RecordOf } from "../../mixins/resource.ts";
 import { implementResource } from "../../mixins/resource-service.ts";
 import type { JobView } from "../scheduler/scheduler.contract.ts";
 import { agentRun } from "./run.contract.ts";
 
+type Caller = Pick<ActionContext<unknown>, "call">;
 type Run = RecordOf<(typeof agentRun)["spec"]["fields"]>;
 
 const ended = new Set<string>(["success", "failed", "cancelled"]);
 
 /** The app must be there and enabled before a run of it is stored. */
-async function checkApp(call: TypedCall, appId: string): Promise<void> {
-  const app = await call("agent.app.get", { id: appId }).catch((error) => {
+async function checkApp(ctx: Caller, appId: string): Promise<void> {
+  const app = await ctx.call("agent.app.get", { id: appId }).catch((error) => {
     if (asAppError(error)?.type !== "NOT_FOUND") throw error;
     throw new AppError("INVALID_INPUT", { reason: `app_id: there is no agent app ${appId}` });
   });
@@ -21,10 +22,10 @@ async function checkApp(call: TypedCall, appId: string): Promise<void> {
 }
 
 /** Address of the finished video: the output with the role "media". */
-async function mediaUrlOf(call: TypedCall, job: JobView): Promise<string | undefined> {
+async function mediaUrlOf(ctx: Caller, job: JobView): Promise<string | undefined> {
   const output = job.result?.outputs.find(({ role }) => role === "media");
   if (!output) return undefined;
-  return (await call("storage.link", { bucket: output.bucket, key: output.key })).url;
+  return (await ctx.call("storage.link", { bucket: output.bucket, key: output.key })).url;
 }
 
 /** What a run shows of a job that ended. */
@@ -45,7 +46,7 @@ function settledPatch(job: JobView, mediaUrl: string | undefined): Patch {
 export const agentRunService = implementResource(agentRun, {
   hooks: {
     async beforeCreate(run, ctx) {
-      await checkApp(ctx.call, run.app_id);
+      await checkApp(ctx, run.app_id);
       return run;
     },
 
@@ -87,7 +88,7 @@ export const agentRunService = implementResource(agentRun, {
       if (!ended.has(job.state)) return { settled: false, reason: "not-ended" as const };
       const before = await store.get(params.runId);
       if (!before) return { settled: false, reason: "run-gone" as const };
-      const mediaUrl = await mediaUrlOf(ctx.call, job);
+      const mediaUrl = await mediaUrlOf(ctx, job);
       let reason: "stored" | "repeated" | "other-job" = "stored";
       await store
         .updateIf(params.runId, undefined, (current) => {
