@@ -10,6 +10,7 @@ import { composeService } from "./compose/compose.service.ts";
 import { homeService } from "./gateway/home.service.ts";
 import { agentToolsService } from "./mcp/agent-tools.service.ts";
 import { mcpService } from "./mcp/mcp.service.ts";
+import { schedulerService } from "./scheduler/scheduler.service.ts";
 import { cloudFilesService } from "./storage/cloud-files.service.ts";
 import { storageService } from "./storage/storage.service.ts";
 
@@ -28,7 +29,7 @@ export const catalogue: Record<Exclude<Role, "gateway">, readonly ServiceDefinit
     mcpService as unknown as ServiceDefinition,
     dubbingService as unknown as ServiceDefinition,
   ],
-  scheduler: [],
+  scheduler: [schedulerService as unknown as ServiceDefinition],
   compose: [composeService as unknown as ServiceDefinition],
   fleet: [],
   publish: [],

@@ -100,7 +100,10 @@ async function parse(
     });
     form.on("finish", resolve).on("error", reject);
     req.on("error", reject);
-    req.on("close", () => reject(new Error("it ended too early")));
+    // A request that came in whole is closed too, often before the parser is through with it.
+    req.on("close", () => {
+      if (!req.complete) reject(new Error("it ended too early"));
+    });
   });
   const idle = () => req.destroy(new Error("the upload stood still"));
   req.setTimeout(gatewayLimits.uploadIdleMs, idle);

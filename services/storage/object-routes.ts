@@ -1,10 +1,12 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { PassThrough, type Readable } from "node:stream";
+import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { AppError } from "../../lib/errors.ts";
 import type { RawExchange, RawRoute } from "../gateway/raw-route.ts";
 import { type ByteRange, byteRangeOf } from "./byte-range.ts";
+import { formUploadRoutes } from "./form-upload.ts";
 import type { ObjectInfo } from "./object-store.ts";
+import { withBody } from "./request-stream.ts";
 
 /** Types that a browser may show from our address: they cannot run script. Everything else is a download. */
 const shownInline =
@@ -116,31 +118,6 @@ async function serve(
   await pipeline(source, res, { signal: exchange.signal }).catch(() => res.destroy());
 }
 
-/**
- * The body as a stream that may be given up without closing the connection, so that a refusal in the middle
- * of an upload still reaches the client. The rest of the body is then read and dropped.
- */
-export async function withBody<T>(
-  req: IncomingMessage,
-  use: (body: Readable) => Promise<T>,
-): Promise<T> {
-  const body = new PassThrough();
-  body.on("error", () => undefined);
-  const onClose = () => {
-    if (!req.complete) body.destroy(new Error("the client has gone before the end of its upload"));
-  };
-  req.on("close", onClose).on("error", onClose);
-  req.pipe(body);
-  try {
-    return await use(body);
-  } finally {
-    req.off("close", onClose);
-    req.unpipe(body);
-    body.destroy();
-    if (!req.complete) req.resume();
-  }
-}
-
 async function take(
   req: IncomingMessage,
   res: ServerResponse,
@@ -180,4 +157,5 @@ export const objectRoutes: readonly RawRoute[] = [
     requestTypes: ["application/octet-stream"],
     handle: take,
   },
+  ...formUploadRoutes,
 ];

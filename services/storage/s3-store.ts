@@ -23,6 +23,7 @@ import type {
   ReadOptions,
 } from "./object-store.ts";
 import { withinLimits } from "./object-store.ts";
+import { keyPath } from "./signed-link.ts";
 
 export interface S3Settings {
   endpoint: string;
@@ -250,8 +251,7 @@ export class S3Store implements ObjectStore {
       );
     // A link of the server's own cannot last: without a public address the gateway serves it.
     if (!publicUrl || publicBucket !== ref.bucket) return undefined;
-    const path = ref.key.split("/").map(encodeURIComponent).join("/");
-    return `${publicUrl.replace(/\/+$/, "")}/${path}`;
+    return `${publicUrl.replace(/\/+$/, "")}/${keyPath(ref.key)}`;
   }
 
   async close(): Promise<void> {

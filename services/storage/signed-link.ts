@@ -32,14 +32,17 @@ export function sameText(a: string, b: string): boolean {
   return timingSafeEqual(digest(a), digest(b));
 }
 
+/** Key as it stands in an address. A slash at its end is written as %2F: routers cut off a plain one. */
+export const keyPath = (key: string): string =>
+  key.split("/").map(encodeURIComponent).join("/").replace(/\/$/, "%2F");
+
 /** Path and query of the link under which the gateway serves or takes the object. */
 export function signLink(secret: string, grant: Grant): string {
-  const path = grant.key.split("/").map(encodeURIComponent).join("/");
   const query = new URLSearchParams();
   if (grant.expires !== undefined) query.set("expires", String(grant.expires));
   if (grant.bytesMax !== undefined) query.set("max-bytes", String(grant.bytesMax));
   query.set("signature", signatureOf(secret, grant));
-  return `/objects/${grant.bucket}/${path}?${query}`;
+  return `/objects/${grant.bucket}/${keyPath(grant.key)}?${query}`;
 }
 
 /** Why a request may not use a link; undefined when it may. */

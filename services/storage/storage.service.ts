@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import type { Readable } from "node:stream";
 import { AppError } from "../../lib/errors.ts";
 import { implementService, type Meta } from "../../lib/service.ts";
@@ -5,6 +6,7 @@ import { linkBase } from "./link-base.ts";
 import { openStore } from "./open-store.ts";
 import { linkProblem, signLink } from "./signed-link.ts";
 import { storageContract } from "./storage.contract.ts";
+import { checkForm, issueTicket } from "./upload-policy.ts";
 
 const inSeconds = (seconds: number) => Math.floor(Date.now() / 1000) + seconds;
 
@@ -63,6 +65,26 @@ export const storageService = implementService(storageContract, {
       const reason = linkProblem(host.config.STORAGE_SECRET, ctx.params, Date.now());
       if (reason) throw new AppError("LINK_REJECTED", { reason });
       return {};
+    },
+    uploadForm(ctx, _store, host) {
+      const { expires, ...request } = ctx.params;
+      const ticket = issueTicket(
+        host.config.STORAGE_SECRET,
+        {
+          ...request,
+          accessKeyId: `STS.${randomBytes(12).toString("hex")}`,
+          expire: inSeconds(expires),
+        },
+        Date.now(),
+      );
+      return { ...ticket, host: `${linkBase(host, ctx.meta as Meta)}/objects/${request.bucket}` };
+    },
+    admitForm(ctx, _store, host) {
+      const { bucket, fields } = ctx.params;
+      const verdict = checkForm(host.config.STORAGE_SECRET, bucket, fields, Date.now());
+      if (verdict.problem !== undefined)
+        throw new AppError("UPLOAD_REJECTED", { reason: verdict.problem });
+      return verdict.value;
     },
   },
 });
