@@ -14,7 +14,7 @@ class ErrorRegenerator extends Errors.Regenerator {
 }
 
 /** Moleculer's options for a node with this configuration. A fresh object each time: the broker changes it. */
-export function brokerOptions(config: Config): BrokerOptions {
+export function brokerOptions(config: Config, over: Partial<BrokerOptions> = {}): BrokerOptions {
   return {
     namespace: "reelmesh",
     nodeID: config.NODE_ID ?? `${hostname()}-${process.pid}`,
@@ -38,5 +38,6 @@ export function brokerOptions(config: Config): BrokerOptions {
     middlewares: [accessMiddleware],
     skipProcessEventRegistration: true,
     internalServices: true,
+    ...over,
   };
 }

@@ -1,6 +1,8 @@
-import { ServiceBroker } from "moleculer";
+import { type BrokerOptions, ServiceBroker } from "moleculer";
 import { brokerOptions } from "../lib/broker-options.ts";
 import type { Config } from "../lib/config.ts";
+import { lockDataDir } from "../lib/data-lock.ts";
+import { leaveMeshPlace, loopbackOptions } from "../lib/loopback-mesh.ts";
 import { catalogue } from "./catalogue.ts";
 import { EdgeServer } from "./gateway/edge-server.ts";
 import { gatewaySchema } from "./gateway/gateway.service.ts";
@@ -12,32 +14,61 @@ export interface RunningNode {
   stop: () => Promise<void>;
 }
 
-/** Starts a node that hosts the roles of `config.SERVICES`; resolves when it serves. */
-export async function startNode(config: Config): Promise<RunningNode> {
-  // The address first: a taken port is known before a store has been opened.
-  const edge = config.SERVICES.includes("gateway") ? await EdgeServer.listen(config) : undefined;
-  const broker = new ServiceBroker(brokerOptions(config));
-  // Published with the node, so that links can be made where no request says which gateway it came by.
-  if (edge) broker.metadata["gatewayUrl"] = edge.url;
+export interface NodeOptions {
+  /** Let local tools join over loopback (see lib/loopback-mesh.ts); with TRANSPORTER they use that. */
+  joinable?: boolean;
+  /** Broker options over those of the configuration. */
+  broker?: Partial<BrokerOptions>;
+}
+
+/**
+ * Starts a node that hosts the roles of `config.SERVICES`; resolves when it serves.
+ * @throws ConfigError with one sentence when the data directory or the address is taken.
+ */
+export async function startNode(config: Config, options: NodeOptions = {}): Promise<RunningNode> {
+  const unlock = lockDataDir(config);
+  const ends: (() => Promise<unknown> | unknown)[] = [unlock];
   const stop = async () => {
-    // The edge first: what is open there would keep its action, and so the broker, waiting.
-    await edge?.close();
-    await broker.stop();
+    // Last begun, first ended. One that fails must not keep the others from ending.
+    let failure: unknown;
+    for (const end of ends.splice(0).reverse()) {
+      try {
+        await end();
+      } catch (error) {
+        failure ??= error;
+      }
+    }
+    if (failure) throw failure;
   };
   try {
+    // The address before the stores: a taken port is known at once.
+    const edge = config.SERVICES.includes("gateway") ? await EdgeServer.listen(config) : undefined;
+    const loopback = options.joinable === true && config.TRANSPORTER === undefined;
+    const broker = new ServiceBroker(
+      brokerOptions(config, {
+        ...(loopback ? loopbackOptions(config.MESH_KEY) : {}),
+        ...options.broker,
+      }),
+    );
+    ends.push(() => broker.stop());
+    // The edge ends before the broker: what is open there would keep its action, and so the broker, waiting.
+    if (edge) ends.push(() => edge.close());
+    // Published with the node: links are also made where no request says by which gateway it came.
+    if (edge) broker.metadata["gatewayUrl"] = edge.url;
     for (const role of config.SERVICES) {
       if (role === "gateway") continue;
       for (const definition of catalogue[role]) broker.createService(definition.schema({ config }));
     }
     if (edge) broker.createService(gatewaySchema({ config }, edge));
     await broker.start();
+    if (loopback) ends.push(leaveMeshPlace(config.DATA_DIR, broker));
+    return {
+      broker,
+      address: edge ? { host: config.HOST, port: edge.port, url: edge.url } : undefined,
+      stop,
+    };
   } catch (error) {
     await stop().catch(() => undefined);
     throw error;
   }
-  return {
-    broker,
-    address: edge ? { host: config.HOST, port: edge.port, url: edge.url } : undefined,
-    stop,
-  };
 }

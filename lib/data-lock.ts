@@ -1,0 +1,58 @@
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { type Config, ConfigError, type Role } from "./config.ts";
+
+/** Roles whose store has one writer; two of them on one directory would undo each other's work. */
+const stateful: readonly Role[] = ["platform", "scheduler"];
+
+/**
+ * Keeps a second process out of a data directory. An open transaction on a file of its own holds the lock,
+ * so that the operating system gives it back whatever way the process ends, `kill -9` included.
+ * @returns Gives the lock back.
+ * @throws ConfigError with the holder's process id.
+ */
+export function lockDataDir({ DATA_DIR, SERVICES }: Config): () => void {
+  const held: (() => void)[] = [];
+  const release = () => {
+    for (const giveBack of held.splice(0).reverse()) giveBack();
+  };
+  for (const role of stateful.filter((name) => SERVICES.includes(name))) {
+    try {
+      held.push(lock(DATA_DIR, role));
+    } catch (error) {
+      release();
+      throw error;
+    }
+  }
+  return release;
+}
+
+function lock(dataDir: string, role: Role): () => void {
+  const folder = join(dataDir, "locks");
+  const holder = join(folder, `${role}.pid`);
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const database = new DatabaseSync(join(folder, `${role}.lock`));
+  try {
+    database.exec("PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE");
+  } catch (error) {
+    database.close();
+    if (!/locked|busy/i.test((error as Error).message)) throw error;
+    throw new ConfigError(
+      `DATA_DIR: ${dataDir} is in use by process ${pidIn(holder)}. Stop that process, or set DATA_DIR to another directory`,
+    );
+  }
+  writeFileSync(holder, `${process.pid}\n`, { mode: 0o600 });
+  return () => {
+    rmSync(holder, { force: true });
+    database.close();
+  };
+}
+
+function pidIn(file: string): string {
+  try {
+    return readFileSync(file, "utf8").trim();
+  } catch {
+    return "(unknown)";
+  }
+}
