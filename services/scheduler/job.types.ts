@@ -37,6 +37,8 @@ export interface JobSpec {
   /** 1 to 100; smaller is more urgent, as for servers in the operations document. */
   priority: number;
   createdAt: Ms;
+  /** `createdAt` plus the delay that was asked for; age, which lifts the priority, counts from here. */
+  dueAt: Ms;
   idempotencyKey?: string;
   /** Failed attempts allowed before the job fails for good; lost nodes are counted apart. */
   attemptsMax: number;
@@ -72,7 +74,8 @@ export interface JobHistory {
 }
 
 export interface Pending {
-  state: "pending" /** Not placed before this time. */;
+  state: "pending";
+  /** Not placed before this time. */
   readyAt: Ms;
 }
 export interface Running {
@@ -99,7 +102,8 @@ export interface Failed {
 export interface Cancelled {
   state: "cancelled";
   endedAt: Ms;
-  reason: string /** The attempt that ran when it was cancelled; its node kills it. */;
+  reason: string;
+  /** Where the attempt ran when it was cancelled; that node kills it. */
   stopping?: { node: string; boot: string };
 }
 

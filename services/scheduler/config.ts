@@ -1,0 +1,50 @@
+import { z } from "zod";
+
+const ms = (min: number, max: number, value: number) => z.int().min(min).max(max).default(value);
+
+/**
+ * Every limit of the scheduler, once. Times are milliseconds. Lease, heartbeat and the number of lost nodes
+ * are given by the design, section 4.
+ */
+export const SchedulerConfig = z.strictObject({
+  /** A node that is not renewed for this long kills its own work; the job goes to another. */
+  leaseMs: ms(1_000, 600_000, 20_000),
+  /** How often nodes report. */
+  heartbeatMs: ms(100, 60_000, 5_000),
+  /** Least time between two sweeps of leases and time limits: how late an expiry may be noticed. */
+  sweepMs: ms(10, 10_000, 500),
+  /** A node whose last report is older gets no new work. */
+  nodeFreshMs: ms(1_000, 600_000, 15_000),
+  /** A node whose last report is older is forgotten. */
+  nodeForgetMs: ms(10_000, 86_400_000, 600_000),
+  /** Waiting lifts a job by one point of priority each time this much has passed. */
+  agePointMs: ms(100, 3_600_000, 10_000),
+  /** Longest delay between two attempts. */
+  backoffMsMax: ms(1_000, 86_400_000, 600_000),
+  /** Jobs that may wait; one more is refused with QUEUE_FULL. */
+  pendingMax: z.int().min(1).max(1_000_000).default(100_000),
+  /** A job that was running on this many lost nodes is parked. */
+  nodesLostMax: z.int().min(1).max(100).default(3),
+  /** Messages that may wait for one job. */
+  mailboxMax: z.int().min(1).max(10_000).default(64),
+  /** Compare-and-set is tried this often before the caller is told to come back. */
+  writeTriesMax: z.int().min(1).max(20).default(5),
+  /** Callbacks under way at the same time. */
+  deliveriesMax: z.int().min(1).max(1_000).default(16),
+  deliveryBackoffMs: ms(10, 60_000, 1_000),
+  deliveryBackoffMsMax: ms(1_000, 3_600_000, 300_000),
+  /** Old runs of a node's process that are remembered, so that a late report of one is not taken for news. */
+  retiredBootsMax: z.int().min(1).max(100).default(8),
+  /** Answer time of a node to begin, halt and probe. */
+  nodeCallMs: ms(100, 60_000, 5_000),
+  /** Answer time of a callback's action. */
+  deliveryCallMs: ms(100, 600_000, 60_000),
+  /** Nodes that were passed over and are named in a placement's log line. */
+  rejectedShownMax: z.int().min(0).max(100).default(5),
+});
+export type SchedulerConfig = z.output<typeof SchedulerConfig>;
+
+export const schedulerConfig: SchedulerConfig = SchedulerConfig.parse({});
+
+/** Lines of one job's log: the newest this many are kept whole, and older warnings and errors up to twice as many. */
+export const logLinesMax = 2_000;

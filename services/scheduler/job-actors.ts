@@ -1,0 +1,194 @@
+import { AppError } from "../../lib/errors.ts";
+import { Mailbox, MailboxFullError } from "../../mixins/mailbox.ts";
+import type { SchedulerConfig } from "./config.ts";
+import { type Effect, type IgnoredReason, isEnded, type JobMessage, step } from "./job.step.ts";
+import type { Job, Ms } from "./job.types.ts";
+import type { JobChange, JobLogLine, JobStore, OutboxEntry } from "./job-store.ts";
+import { viewOf } from "./job-view.ts";
+
+export interface ActorPorts {
+  store: JobStore;
+  now(): Ms;
+  /** A job has a new state that is on disk (or, for a change that nobody was promised, in memory only). */
+  moved(before: Job | undefined, after: Job, effects: readonly Effect[]): void;
+  /** A job that was to be stored turned out not to be. */
+  gone(id: string): void;
+  /** Written in the same commit as the state that caused it. */
+  settled(entry: OutboxEntry): void;
+}
+
+export type Answer =
+  | { outcome: "changed"; job: Job }
+  | { outcome: "ignored"; reason: IgnoredReason; job: Job }
+  | { outcome: "missing" };
+
+/** To an actor itself: what is stored counts, whatever is remembered. */
+const reread = { type: "reread" } as const;
+
+/** The commit that goes with a step: the state, its log lines, its callback. */
+function changeOf(before: Job | undefined, after: Job, effects: readonly Effect[], now: Ms) {
+  const log: JobLogLine[] = [];
+  const outbox: OutboxEntry[] = [];
+  for (const effect of effects) {
+    if (effect.type === "log")
+      log.push({
+        at: now,
+        attempt: after.history.attempt,
+        level: effect.level,
+        text: effect.text,
+      });
+    if (effect.type === "settled" && after.spec.onSettled) {
+      const { action, params } = after.spec.onSettled;
+      outbox.push({
+        id: `${after.spec.id}:${after.history.version}`,
+        jobId: after.spec.id,
+        action,
+        params: { job: viewOf(after), params },
+      });
+    }
+  }
+  return { next: after, expectedVersion: before?.history.version ?? 0, log, outbox };
+}
+
+/** Same version and the same claim or end: the very state that was to be written. */
+const isSame = (a: Job, b: Job) =>
+  a.history.version === b.history.version &&
+  a.history.attempt === b.history.attempt &&
+  a.state === b.state &&
+  ("boot" in a ? a.boot : "") === ("boot" in b ? b.boot : "") &&
+  ("endedAt" in a ? a.endedAt : 0) === ("endedAt" in b ? b.endedAt : 0);
+
+/**
+ * The jobs as actors: one message at a time each; `step`, compare-and-set, then effects. Pending and running jobs
+ * are kept in memory, ended ones are read when somebody speaks of them.
+ */
+export class JobActors {
+  readonly #ports: ActorPorts;
+  readonly #config: SchedulerConfig;
+  readonly #active = new Map<string, Job>();
+  readonly #mailbox: Mailbox<JobMessage | typeof reread, Answer>;
+  /** Jobs of which a write may or may not have happened: to be read again. */
+  readonly #unsure = new Set<string>();
+
+  constructor(ports: ActorPorts, config: SchedulerConfig) {
+    this.#ports = ports;
+    this.#config = config;
+    this.#mailbox = new Mailbox({
+      handle: (id, message) => this.#handle(id, message),
+      waitingMax: config.mailboxMax,
+    });
+  }
+
+  get(id: string): Job | undefined {
+    return this.#active.get(id);
+  }
+
+  hasUnsure(): boolean {
+    return this.#unsure.size > 0;
+  }
+
+  /** Takes over a job as it is stored. */
+  adopt(job: Job): void {
+    this.#move(job, []);
+  }
+
+  /**
+   * Stores a new job. `effects` are those of steps that it has already made before it is stored.
+   * @returns the stored job, or the earlier one with the same idempotency key.
+   */
+  async insert(job: Job, effects: readonly Effect[]): Promise<{ stored: boolean; job: Job }> {
+    const change = changeOf(undefined, job, effects, this.#ports.now());
+    const { stored, current } = await this.#write(change);
+    if (stored) {
+      this.#move(job, effects);
+      return { stored, job };
+    }
+    if (!current) throw new AppError("UNAVAILABLE", { reason: "the job could not be stored" });
+    return { stored, job: current };
+  }
+
+  /** @throws AppError UNAVAILABLE when the outcome is unknown or too much waits; sending again is safe. */
+  async send(id: string, message: JobMessage): Promise<Answer> {
+    try {
+      return await this.#mailbox.send(id, message);
+    } catch (error) {
+      if (error instanceof MailboxFullError)
+        throw new AppError("UNAVAILABLE", { reason: `too many messages for job ${id}` }, error);
+      throw error;
+    }
+  }
+
+  /** Reads jobs again of which a write may or may not have happened. */
+  async resync(): Promise<void> {
+    await Promise.all([...this.#unsure].map((id) => this.#mailbox.send(id, reread)));
+  }
+
+  async #reread(id: string): Promise<Answer> {
+    const job = await this.#ports.store.get(id);
+    this.#unsure.delete(id);
+    if (!job) {
+      this.#active.delete(id);
+      this.#ports.gone(id);
+      return { outcome: "missing" };
+    }
+    this.#move(job, []);
+    return { outcome: "changed", job };
+  }
+
+  async #handle(id: string, message: JobMessage | typeof reread): Promise<Answer> {
+    if (message.type === "reread") return this.#reread(id);
+    const { store, now } = this.#ports;
+    for (let tries = 0; tries < this.#config.writeTriesMax; tries++) {
+      const job = this.#active.get(id) ?? (await store.get(id));
+      if (!job) return { outcome: "missing" };
+      const result = step(job, message, now());
+      if (result.outcome === "ignored") return { ...result, job };
+      if (!result.durable) {
+        this.#move(result.job, result.effects);
+        return { outcome: "changed", job: result.job };
+      }
+      const change = changeOf(job, result.job, result.effects, now());
+      const { stored, current } = await this.#write(change);
+      if (stored) {
+        this.#move(result.job, result.effects);
+        for (const entry of change.outbox) this.#ports.settled(entry);
+        return { outcome: "changed", job: result.job };
+      }
+      // Somebody else moved it: what is stored counts.
+      if (current) this.#move(current, []);
+      else this.#active.delete(id);
+    }
+    throw new AppError("UNAVAILABLE", {
+      reason: `job ${id} is being changed by another scheduler`,
+    });
+  }
+
+  /** A write whose answer got lost is looked up before anybody is told anything. */
+  async #write(change: JobChange): Promise<{ stored: boolean; current?: Job }> {
+    const { id } = change.next.spec;
+    try {
+      return await this.#ports.store.change(change);
+    } catch (cause) {
+      this.#unsure.add(id);
+      let current: Job | undefined;
+      try {
+        current = await this.#ports.store.get(id);
+      } catch {
+        throw new AppError("UNAVAILABLE", { reason: "the job store does not answer" }, cause);
+      }
+      if (current && isSame(current, change.next)) {
+        this.#unsure.delete(id);
+        return { stored: true };
+      }
+      throw new AppError("UNAVAILABLE", { reason: "the job store did not take the change" }, cause);
+    }
+  }
+
+  #move(after: Job, effects: readonly Effect[]): void {
+    const { id } = after.spec;
+    const before = this.#active.get(id);
+    if (isEnded(after.state)) this.#active.delete(id);
+    else this.#active.set(id, after);
+    this.#ports.moved(before, after, effects);
+  }
+}

@@ -1,0 +1,246 @@
+import {
+  acquireDatabase,
+  type Database,
+  releaseDatabase,
+  type Statement,
+} from "../../lib/sqlite/database.ts";
+import { logLinesMax } from "./config.ts";
+import { type Job, type JobSpec, type JobState, jobStates } from "./job.types.ts";
+import type {
+  ChangeResult,
+  JobChange,
+  JobLogLine,
+  JobQuery,
+  JobStore,
+  OutboxEntry,
+} from "./job-store.ts";
+
+// The parts of a job that change are apart from its specification: a renewal must not rewrite a long timeline.
+// `tally` is kept by triggers, in the same commit, so that counting costs the same for ten jobs and ten million.
+const SCHEMA = [
+  `CREATE TABLE IF NOT EXISTS jobs (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, version INTEGER NOT NULL,
+    state TEXT NOT NULL, kind TEXT NOT NULL, queue TEXT NOT NULL, owner TEXT NOT NULL,
+    idempotency_key TEXT, life TEXT NOT NULL)`,
+  `CREATE TABLE IF NOT EXISTS job_specs (seq INTEGER PRIMARY KEY, spec TEXT NOT NULL)`,
+  `CREATE UNIQUE INDEX IF NOT EXISTS jobs_key ON jobs (owner, idempotency_key) WHERE idempotency_key IS NOT NULL`,
+  `CREATE INDEX IF NOT EXISTS jobs_state ON jobs (state)`,
+  `CREATE INDEX IF NOT EXISTS jobs_kind ON jobs (kind)`,
+  `CREATE INDEX IF NOT EXISTS jobs_queue ON jobs (queue)`,
+  `CREATE INDEX IF NOT EXISTS jobs_owner ON jobs (owner)`,
+  `CREATE TABLE IF NOT EXISTS job_logs (
+    job_id TEXT NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, attempt INTEGER NOT NULL,
+    level TEXT NOT NULL, text TEXT NOT NULL, PRIMARY KEY (job_id, seq)) WITHOUT ROWID`,
+  `CREATE TABLE IF NOT EXISTS outbox (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, job_id TEXT NOT NULL,
+    action TEXT NOT NULL, params TEXT NOT NULL)`,
+  `CREATE TABLE IF NOT EXISTS paused_queues (queue TEXT PRIMARY KEY) WITHOUT ROWID`,
+  `CREATE TABLE IF NOT EXISTS tally (
+    queue TEXT NOT NULL, state TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (queue, state)) WITHOUT ROWID`,
+  `CREATE TRIGGER IF NOT EXISTS jobs_added AFTER INSERT ON jobs BEGIN
+    INSERT INTO tally VALUES (new.queue, new.state, 1) ON CONFLICT DO UPDATE SET n = n + 1; END`,
+  `CREATE TRIGGER IF NOT EXISTS jobs_moved AFTER UPDATE OF state ON jobs WHEN old.state <> new.state BEGIN
+    UPDATE tally SET n = n - 1 WHERE queue = old.queue AND state = old.state;
+    INSERT INTO tally VALUES (new.queue, new.state, 1) ON CONFLICT DO UPDATE SET n = n + 1; END`,
+];
+
+const SELECT = "SELECT j.seq, j.life, s.spec FROM jobs j JOIN job_specs s USING (seq)";
+const INSERT_JOB = `INSERT INTO jobs (id, version, state, kind, queue, owner, idempotency_key, life)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`;
+const INSERT_SPEC = "INSERT INTO job_specs VALUES (last_insert_rowid(), ?)";
+const UPDATE_JOB = "UPDATE jobs SET version = ?, state = ?, life = ? WHERE id = ? AND version = ?";
+const INSERT_LOG = `INSERT INTO job_logs
+  SELECT ?1, coalesce((SELECT max(seq) FROM job_logs WHERE job_id = ?1), 0) + 1, ?2, ?3, ?4, ?5
+  WHERE EXISTS (SELECT 1 FROM jobs WHERE id = ?1)`;
+const TRIM_LOG = `DELETE FROM job_logs WHERE job_id = ?1 AND seq <=
+  (SELECT max(seq) FROM job_logs WHERE job_id = ?1) - iif(level = 'info', ${logLinesMax}, ${2 * logLinesMax})`;
+
+interface JobRow {
+  seq: number;
+  life: string;
+  spec: string;
+}
+
+const fromRow = (row: JobRow): Job =>
+  ({ spec: JSON.parse(row.spec) as JobSpec, ...JSON.parse(row.life) }) as Job;
+
+function lifeOf({ spec: _, ...life }: Job): string {
+  return JSON.stringify(life);
+}
+
+/** Job store in one SQLite file; a change is fsynced, together with whatever else waited, before its promise resolves. */
+export class SqliteJobStore implements JobStore {
+  readonly #db: Database;
+  readonly #release: () => Promise<void>;
+
+  private constructor(db: Database, release: () => Promise<void>) {
+    this.#db = db;
+    this.#release = release;
+  }
+
+  static async open(path: string): Promise<SqliteJobStore> {
+    const db = await acquireDatabase(path);
+    await db.write(SCHEMA.map((sql) => ({ sql })));
+    return new SqliteJobStore(db, () => releaseDatabase(path));
+  }
+
+  async change(change: JobChange): Promise<ChangeResult> {
+    const { next, expectedVersion, log = [], outbox = [] } = change;
+    const { spec, history } = next;
+    const statements: Statement[] =
+      expectedVersion === 0
+        ? [
+            {
+              sql: INSERT_JOB,
+              params: [
+                spec.id,
+                history.version,
+                next.state,
+                spec.kind,
+                spec.queue,
+                spec.owner,
+                spec.idempotencyKey ?? null,
+                lifeOf(next),
+              ],
+              mustChange: 1,
+            },
+            { sql: INSERT_SPEC, params: [JSON.stringify(spec)] },
+          ]
+        : [this.#update(next, expectedVersion)];
+    if (log.length > 0) statements.push(...logStatements(spec.id, log));
+    for (const entry of outbox)
+      statements.push({
+        sql: "INSERT INTO outbox (id, job_id, action, params) VALUES (?, ?, ?, ?)",
+        params: [entry.id, entry.jobId, entry.action, JSON.stringify(entry.params)],
+      });
+    const { ok } = await this.#db.write(statements);
+    if (ok) return { stored: true };
+    const earlier =
+      expectedVersion === 0 && spec.idempotencyKey !== undefined
+        ? await this.findByIdempotencyKey(spec.owner, spec.idempotencyKey)
+        : undefined;
+    return { stored: false, current: earlier ?? (await this.get(spec.id)) };
+  }
+
+  async get(id: string): Promise<Job | undefined> {
+    const row = this.#db.get<JobRow>(`${SELECT} WHERE j.id = ?`, [id]);
+    return row && fromRow(row);
+  }
+
+  async findByIdempotencyKey(owner: string, key: string): Promise<Job | undefined> {
+    const row = this.#db.get<JobRow>(`${SELECT} WHERE j.owner = ? AND j.idempotency_key = ?`, [
+      owner,
+      key,
+    ]);
+    return row && fromRow(row);
+  }
+
+  async list({ after, limit, ...filters }: JobQuery): Promise<{ jobs: Job[]; next?: string }> {
+    const given = Object.entries(filters).filter(([, value]) => value !== undefined);
+    const where = given.map(([field]) => `j.${field} = ?`);
+    const params: (string | number)[] = given.map(([, value]) => value);
+    if (after !== undefined) {
+      where.push("j.seq < ?");
+      params.push(Number.parseInt(after, 36));
+    }
+    const rows = this.#db.all<JobRow>(
+      `${SELECT} ${where.length > 0 ? `WHERE ${where.join(" AND ")}` : ""} ORDER BY j.seq DESC LIMIT ?`,
+      [...params, limit],
+    );
+    return {
+      jobs: rows.map(fromRow),
+      next: rows.length === limit ? rows.at(-1)!.seq.toString(36) : undefined,
+    };
+  }
+
+  async counts(): Promise<Record<string, Record<JobState, number>>> {
+    const counts: Record<string, Record<JobState, number>> = {};
+    for (const { queue, state, n } of this.#db.all<{ queue: string; state: JobState; n: number }>(
+      "SELECT queue, state, n FROM tally",
+    )) {
+      counts[queue] ??= Object.fromEntries(jobStates.map((name) => [name, 0])) as Record<
+        JobState,
+        number
+      >;
+      counts[queue][state] = n;
+    }
+    return counts;
+  }
+
+  async *active(): AsyncIterable<Job> {
+    for (const state of ["running", "pending"])
+      for (const row of this.#db.iterate<JobRow>(`${SELECT} WHERE j.state = ? ORDER BY j.seq`, [
+        state,
+      ]))
+        yield fromRow(row);
+  }
+
+  async appendLog(jobId: string, lines: JobLogLine[]): Promise<void> {
+    if (lines.length > 0) await this.#db.write(logStatements(jobId, lines));
+  }
+
+  async readLog(jobId: string, { after = 0, limit }: { after?: number; limit: number }) {
+    const lines = this.#db.all<JobLogLine & { seq: number }>(
+      "SELECT seq, at, attempt, level, text FROM job_logs WHERE job_id = ? AND seq > ? ORDER BY seq LIMIT ?",
+      [jobId, after, limit],
+    );
+    return { lines: lines.map((line) => ({ ...line })) };
+  }
+
+  async outboxPending(limit: number): Promise<OutboxEntry[]> {
+    return this.#db
+      .all<{ id: string; job_id: string; action: string; params: string }>(
+        "SELECT id, job_id, action, params FROM outbox ORDER BY seq LIMIT ?",
+        [limit],
+      )
+      .map((row) => ({
+        id: row.id,
+        jobId: row.job_id,
+        action: row.action,
+        params: JSON.parse(row.params),
+      }));
+  }
+
+  async outboxDone(ids: readonly string[]): Promise<void> {
+    await this.#db.write(
+      ids.map((id) => ({ sql: "DELETE FROM outbox WHERE id = ?", params: [id] })),
+    );
+  }
+
+  async setQueuePaused(queue: string, paused: boolean): Promise<void> {
+    await this.#db.write([
+      {
+        sql: paused
+          ? "INSERT INTO paused_queues VALUES (?) ON CONFLICT DO NOTHING"
+          : "DELETE FROM paused_queues WHERE queue = ?",
+        params: [queue],
+      },
+    ]);
+  }
+
+  async pausedQueues(): Promise<string[]> {
+    return this.#db
+      .all<{ queue: string }>("SELECT queue FROM paused_queues ORDER BY queue")
+      .map(({ queue }) => queue);
+  }
+
+  close(): Promise<void> {
+    return this.#release();
+  }
+
+  #update(next: Job, expectedVersion: number): Statement {
+    return {
+      sql: UPDATE_JOB,
+      params: [next.history.version, next.state, lifeOf(next), next.spec.id, expectedVersion],
+      mustChange: 1,
+    };
+  }
+}
+
+const logStatements = (jobId: string, lines: readonly JobLogLine[]): Statement[] => [
+  ...lines.map(({ at, attempt, level, text }) => ({
+    sql: INSERT_LOG,
+    params: [jobId, at, attempt, level, text],
+  })),
+  { sql: TRIM_LOG, params: [jobId] },
+];
