@@ -153,6 +153,8 @@ export function implementService<C extends ServiceContract, S = undefined>(
                 ctx.params,
                 (ctx.meta as Meta).language,
               ) as object;
+              // Handlers hand it on as a function.
+              ctx.call = ctx.call.bind(ctx) as typeof ctx.call;
               return handler(ctx, state, host);
             },
           },

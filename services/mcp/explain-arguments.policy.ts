@@ -97,6 +97,13 @@ function flatten(issues: readonly Issue[], prefix: readonly PropertyKey[] = []):
   });
 }
 
+function choiceOf(values: readonly string[], value: unknown): string {
+  if (values.length === 1) return `must be ${values[0]}, not ${shown(value)}`;
+  const meant = typeof value === "string" ? nearestName(value, values) : undefined;
+  const given = value === undefined ? "it is missing" : `not ${shown(value)}`;
+  return `must be one of ${values.join(", ")}; ${given}${meant ? `; did you mean "${meant}"?` : ""}`;
+}
+
 function explainOne(issue: Issue, given: unknown, schema: JsonSchema): Explained[] {
   const path = pathText(issue.path) || "(arguments)";
   const value = valueAt(given, issue.path);
@@ -110,22 +117,13 @@ function explainOne(issue: Issue, given: unknown, schema: JsonSchema): Explained
       };
     });
   }
-  if (issue.code === "invalid_value") {
-    const values = issue.values.map(String);
-    const meant = typeof value === "string" ? nearestName(value, values) : undefined;
-    const choice =
-      values.length === 1 ? `must be ${values[0]}` : `must be one of ${values.join(", ")}`;
-    return [
-      {
-        path,
-        message: `${choice}, not ${shown(value)}${meant && values.length > 1 ? `; did you mean "${meant}"?` : ""}`,
-      },
-    ];
-  }
+  if (issue.code === "invalid_value")
+    return [{ path, message: choiceOf(issue.values.map(String), value) }];
   if (issue.code === "invalid_type" && value === undefined)
     return [{ path, message: `is missing; it must be ${issue.expected}` }];
-  if (issue.code === "invalid_union" && "discriminator" in issue && issue.discriminator)
-    return [{ path, message: `${issue.message}; given: ${shown(value)}` }];
+  const options = (issue as { options?: readonly unknown[] }).options;
+  if (issue.code === "invalid_union" && options)
+    return [{ path, message: choiceOf(options.map(String), value) }];
   const isPlain = value === null || typeof value !== "object";
   return [{ path, message: isPlain ? `${issue.message} (given: ${shown(value)})` : issue.message }];
 }

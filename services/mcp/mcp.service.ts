@@ -1,7 +1,7 @@
 import { mayCall } from "../../lib/access.middleware.ts";
 import { AppError } from "../../lib/errors.ts";
 import { restoreUrls } from "../../lib/restore-urls.ts";
-import { type ActionContext, implementService, type TypedCall } from "../../lib/service.ts";
+import { type ActionContext, implementService } from "../../lib/service.ts";
 import { answerFor, jobFor } from "../compose/bridge.answer.ts";
 import { contracts } from "../contracts.ts";
 import { mcpLimits } from "./config.ts";
@@ -45,8 +45,7 @@ async function callTool(ctx: ActionContext<CallParams>, tools: Tools): Promise<T
   const parsed = tool.contract.input.safeParse(given);
   if (!parsed.success) return invalidArguments(tool, parsed.error, given);
   try {
-    const call = ctx.call as TypedCall;
-    const output = await call(tool.action, given as never, { timeout: mcpLimits.callMs });
+    const output = await ctx.call(tool.action, given as never, { timeout: mcpLimits.callMs });
     return resultOf(tool, output);
   } catch (error) {
     return failureOf(tool, error);

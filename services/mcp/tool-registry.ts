@@ -15,7 +15,6 @@ export interface ToolDefinition {
 const jsonSchema = (schema: z.ZodType, io: "input" | "output"): JsonSchema => {
   const { $schema: _, ...rest } = z.toJSONSchema(schema, {
     io,
-    reused: "ref",
     unrepresentable: "any",
   });
   return rest;

@@ -27,6 +27,12 @@ function run(args: readonly string[], input: string, signal: AbortSignal): Promi
   return new Promise((resolve, reject) => {
     const child = spawn(PROGRAM, args, {
       stdio: ["pipe", "pipe", "pipe"],
+      // The tokens and keys of this process are none of the program's business.
+      env: Object.fromEntries(
+        ["PATH", "HOME", "SystemRoot", "ESPEAK_DATA_PATH"].flatMap((name) =>
+          process.env[name] === undefined ? [] : [[name, process.env[name]]],
+        ),
+      ),
       signal,
       killSignal: "SIGKILL",
     });
