@@ -136,9 +136,7 @@ export class FileJournal implements NodeJournal {
     if (this.#closed) return Promise.reject(new Error("the journal is closed"));
     return new Promise((resolve, reject) => {
       this.#queue.push({ line, resolve, reject });
-      this.#writing ??= this.#drain().finally(() => {
-        this.#writing = undefined;
-      });
+      this.#writing ??= this.#drain();
     });
   }
 
@@ -159,6 +157,8 @@ export class FileJournal implements NodeJournal {
         for (const { reject } of batch) reject(error as Error);
       }
     }
+    // In the same turn as the last look at the queue: a line that comes after it starts a new round.
+    this.#writing = undefined;
   }
 
   async #compact(): Promise<void> {

@@ -1,5 +1,6 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { readdir, readFile } from "node:fs/promises";
+import type { Readable } from "node:stream";
 import { promisify } from "node:util";
 import { AppError } from "../../lib/errors.ts";
 import type { ExecutionLimits } from "./config.ts";
@@ -175,15 +176,18 @@ export async function runInGroup(
   signal.addEventListener("abort", kill, { once: true });
   let stderrTail = "";
   try {
-    const identity = await identify(pid);
-    if (identity) await options.started(identity);
     const out = new LineSplitter(limits.lineCharsMax, (line) => options.onLine?.(line));
     const err = new LineSplitter(limits.lineCharsMax, (line) => {
       stderrTail = `${stderrTail}${line}\n`.slice(-limits.stderrTailChars);
       options.onErrorLine?.(line);
     });
-    child.stdout?.setEncoding("utf8").on("data", (text: string) => out.push(text));
-    child.stderr?.setEncoding("utf8").on("data", (text: string) => err.push(text));
+    const release = holdBack([
+      [child.stdout, out],
+      [child.stderr, err],
+    ]);
+    const identity = await identify(pid);
+    if (identity) await options.started(identity);
+    release();
     const exit = await ended;
     out.end();
     err.end();
@@ -197,6 +201,26 @@ export async function runInGroup(
     child.stdout?.destroy();
     child.stderr?.destroy();
   }
+}
+
+/**
+ * Listens at once, since Node drops what nobody listens for when a process ends, but passes nothing on until
+ * the answered function is called.
+ */
+function holdBack(pipes: readonly [Readable | null, LineSplitter][]): () => void {
+  let held: (() => void)[] | undefined = [];
+  for (const [pipe, lines] of pipes) {
+    pipe?.setEncoding("utf8").on("data", (text: string) => {
+      if (held) held.push(() => lines.push(text));
+      else lines.push(text);
+    });
+    pipe?.pause();
+  }
+  return () => {
+    for (const pass of held ?? []) pass();
+    held = undefined;
+    for (const [pipe] of pipes) pipe?.resume();
+  };
 }
 
 /** Resolves when the process has ended and its pipes are read, or are still held by a child of its own. */
