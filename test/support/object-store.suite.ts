@@ -126,6 +126,17 @@ export function objectStoreSuite(
       expect(await keysOf("broken")).toEqual(["broken"]);
     });
 
+    test("a stream that breaks off after several parts leaves nothing", async () => {
+      async function* breaking() {
+        for (let n = 0; n < 40; n += 1) yield Buffer.alloc(1024 * 1024);
+        throw new Error("the line is dead");
+      }
+      await expect(
+        store.put({ bucket, key: "broken-large", contentType: type }, breaking()),
+      ).rejects.toThrow("the line is dead");
+      expect(await keysOf("broken-large")).toEqual([]);
+    });
+
     test.each([
       ["too long for its limit", { bytesMax: 4 }, "PAYLOAD_TOO_LARGE"],
       ["shorter than required", { bytesMin: 6 }, "UPLOAD_REJECTED"],
