@@ -1,5 +1,7 @@
 import { z } from "zod";
 import type { JobKind } from "../scheduler/job.types.ts";
+import { ComposePayload } from "./compose.payload.ts";
+import { EnhancePayload } from "./enhance.payload.ts";
 
 export const noopPayload = z.strictObject({
   ms: z.int().min(0).max(86_400_000).default(0).describe("How long it takes"),
@@ -12,4 +14,6 @@ export const noopPayload = z.strictObject({
  */
 export const executorKinds: Readonly<Record<JobKind, z.ZodType>> = {
   noop: noopPayload,
+  compose: ComposePayload,
+  enhance: EnhancePayload,
 };

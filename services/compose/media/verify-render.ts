@@ -68,14 +68,9 @@ const ratio = (text: string): number => {
   return Math.round((num / den) * 1e6);
 };
 
-/**
- * Checks a rendered file against what was planned: every frame counted, size, rate, length, sound and
- * where it starts (design, section 5).
- * @throws AppError RENDER_INEXACT naming each difference.
- */
-export async function verifyRender(
+/** What a rendered MP4 or MOV is, every frame counted. */
+export async function readRender(
   file: string,
-  expected: ExpectedRender,
   tools: Pick<ExecutorTools, "config" | "run">,
 ): Promise<RenderFacts> {
   const { ffprobe } = await findFfmpeg(tools.config);
@@ -94,7 +89,7 @@ export async function verifyRender(
   const video = streams.find((stream) => stream.codec_type === "video");
   const audio = streams.find((stream) => stream.codec_type === "audio");
   if (!video) throw new AppError("RENDER_INEXACT", { reason: "there is no picture in it" });
-  const found: RenderFacts = {
+  return {
     frames: Number(video.nb_read_packets ?? 0),
     width: video.width ?? 0,
     height: video.height ?? 0,
@@ -104,6 +99,19 @@ export async function verifyRender(
     audioOffsetMs: audio ? milliseconds(audio.start_time) - milliseconds(video.start_time) : 0,
     audioDurationMs: milliseconds(audio?.duration),
   };
+}
+
+/**
+ * Checks a rendered file against what was planned: every frame counted, size, rate, length, sound and
+ * where it starts (design, section 5).
+ * @throws AppError RENDER_INEXACT naming each difference.
+ */
+export async function verifyRender(
+  file: string,
+  expected: ExpectedRender,
+  tools: Pick<ExecutorTools, "config" | "run">,
+): Promise<RenderFacts> {
+  const found = await readRender(file, tools);
   const wrong = differences(found, expected);
   if (wrong.length > 0) throw new AppError("RENDER_INEXACT", { reason: wrong.join("; ") });
   return found;
