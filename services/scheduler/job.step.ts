@@ -1,11 +1,29 @@
 import type {
+  Accepted,
+  AttemptRef,
+  Cancel,
+  Claim,
+  Complete,
+  Effect,
+  Fail,
+  FenceReason,
+  HandBack,
+  IgnoredReason,
+  JobMessage,
+  LeaseExpired,
+  NodeGone,
+  Refused,
+  Renew,
+  Stall,
+  Step,
+  Timeout,
+} from "./job.messages.ts";
+import type {
   Cancelled,
   Failed,
-  HeartbeatAnswer,
   Job,
   JobError,
   JobHistory,
-  JobResult,
   JobSpec,
   JobState,
   Ms,
@@ -13,103 +31,7 @@ import type {
   Running,
   Succeeded,
 } from "./job.types.ts";
-
-export type FenceReason = HeartbeatAnswer["fenced"][number]["reason"];
-
-/** The attempt that a node speaks for. */
-interface AttemptRef {
-  attempt: number;
-  node: string;
-  boot: string;
-}
-
-export type Claim = {
-  type: "claim";
-  node: string;
-  boot: string;
-  leaseMs: number;
-  /** Why this node was chosen, for the log. */
-  why?: string;
-};
-export type Accepted = { type: "accepted"; attempt: number };
-export type Refused = { type: "refused"; attempt: number; reason: string };
-export type Renew = AttemptRef & {
-  type: "renew";
-  leaseMs: number;
-  progress: number;
-  stage?: string;
-};
-export type Complete = AttemptRef & { type: "complete"; result: JobResult };
-export type Fail = AttemptRef & {
-  type: "fail";
-  error: JobError;
-  retryable: boolean;
-  /** 0 to 1, for the jitter of the backoff. */
-  random: number;
-};
-export type HandBack = {
-  type: "handBack";
-  attempt: number;
-  node: string;
-  cause: "drain" | "restart";
-  nodesLostMax: number;
-};
-export type LeaseExpired = {
-  type: "leaseExpired";
-  attempt: number;
-  /** False when the scheduler itself was away, so that the node could not renew. */
-  countsAsLoss: boolean;
-  nodesLostMax: number;
-};
-/** The node lives on under another boot id: whatever the earlier boot ran is gone. */
-export type NodeGone = { type: "nodeGone"; node: string; boot: string; nodesLostMax: number };
-export type Cancel = { type: "cancel"; reason: string };
-export type Retry = { type: "retry" };
-export type Timeout = { type: "timeout"; attempt: number; random: number };
-export type Stall = { type: "stall"; attempt: number; random: number };
-
-export type JobMessage =
-  | Claim
-  | Accepted
-  | Refused
-  | Renew
-  | Complete
-  | Fail
-  | HandBack
-  | LeaseExpired
-  | NodeGone
-  | Cancel
-  | Retry
-  | Timeout
-  | Stall;
-
-/** What must follow once the new state is on disk. `log` and `settled` are part of the same commit. */
-export type Effect =
-  | { type: "begin"; node: string; boot: string; attempt: number }
-  | { type: "halt"; node: string; boot: string; attempt: number; reason: FenceReason }
-  | { type: "settled" }
-  | { type: "log"; level: "info" | "warn" | "error"; text: string };
-
-export type IgnoredReason =
-  /** The message is about an attempt that is not the current one of a running job. */
-  | "not-current"
-  /** The same message was carried out before; its sender may be told so. */
-  | "already-done"
-  | "already-ended"
-  | "not-pending"
-  | "not-ready"
-  | "not-due"
-  | "not-ended";
-
-export type Step =
-  | {
-      outcome: "changed";
-      job: Job;
-      effects: Effect[];
-      /** False: the change may be lost in a crash, nobody was promised anything. */
-      durable: boolean;
-    }
-  | { outcome: "ignored"; reason: IgnoredReason };
+import { stallsAt } from "./job-deadline.policy.ts";
 
 type In<S> = { spec: JobSpec; history: JobHistory } & S;
 
@@ -398,27 +320,6 @@ export function stall(job: Job, msg: Stall, now: Ms): Step {
     data: { seconds },
   };
   return afterError(job, error, true, msg.random, now, [halt(job, "stalled")]);
-}
-
-const stallsAt = (job: In<Running>): Ms =>
-  (job.history.progressAt ?? job.attemptAt) + job.spec.stallMs;
-
-/** When the job next needs a look: the earliest end of its lease and its time limits. */
-export const deadlineOf = (job: In<Running>): Ms =>
-  Math.min(job.leaseUntil, job.attemptAt + job.spec.timeoutMs, stallsAt(job));
-
-/** The message that is due for a running job, if any. Limits of the job itself come before the lease. */
-export function dueMessage(
-  job: In<Running>,
-  now: Ms,
-  random: number,
-  lease: { countsAsLoss: boolean; nodesLostMax: number },
-): Timeout | Stall | LeaseExpired | undefined {
-  const { attempt } = job.history;
-  if (now >= job.attemptAt + job.spec.timeoutMs) return { type: "timeout", attempt, random };
-  if (now >= job.leaseUntil) return { type: "leaseExpired", attempt, ...lease };
-  if (now >= stallsAt(job)) return { type: "stall", attempt, random };
-  return undefined;
 }
 
 /** What a node hears that still holds an attempt which is not the current one. */

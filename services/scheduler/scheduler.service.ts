@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { implementService, type ServiceHost, systemActor } from "../../lib/service.ts";
 import { schedulerConfig } from "./config.ts";
-import { builtInKinds, checkPayload } from "./job-kinds.ts";
+import { checkPayload } from "./job-kinds.ts";
 import { Leader, type LeaderPorts } from "./leader.ts";
 import { schedulerContract } from "./scheduler.contract.ts";
 import { SqliteJobStore } from "./sqlite-job-store.ts";
@@ -59,7 +59,7 @@ export const schedulerService = implementService(schedulerContract, {
       return leader.submit({
         ...params,
         owner: params.owner ?? `${actor.realm}:${actor.id}`,
-        payload: checkPayload(builtInKinds, params.kind, params.payload),
+        payload: checkPayload(params.kind, params.payload),
       });
     },
     get: ({ params }, { leader }) => leader.get(params.id),
