@@ -3,6 +3,8 @@ import { action, defineContract } from "../../lib/contract.ts";
 import { jobStates } from "../scheduler/job.types.ts";
 import { JobId } from "../scheduler/scheduler.contract.ts";
 import { JobAnswer } from "./bridge.answer.ts";
+import { ComposePayload } from "./compose.payload.ts";
+import { EnhancePayload } from "./enhance.payload.ts";
 import { TimelineRequest } from "./timeline/timeline.schema.ts";
 
 const access = ["bridge", "admin"] as const;
@@ -27,13 +29,18 @@ const taskFields = {
 /** A timeline to render: body of the bridge's route and arguments of the agents' tool. */
 export const TimelineTask = TimelineRequest.extend(taskFields);
 
+/** Media to show one after another. */
+export const ComposeTask = ComposePayload.extend(taskFields);
+
+/** A video or image to upscale. */
+export const EnhanceTask = EnhancePayload.safeExtend(taskFields);
+
 export const Accepted = z.object({
   job_id: JobId,
   status: z.enum(jobStates),
   repeated: z
     .boolean()
     .describe("true: the idempotency key was used before and this is the earlier job"),
-  warnings: z.array(z.string()).describe("Things that will be rendered, but perhaps not as meant"),
 });
 
 /** The composition bridge (operations document, section 4). Names and paths are its own, without the envelope. */
@@ -51,6 +58,24 @@ export const bridgeContract = defineContract({
       input: TimelineTask,
       output: Accepted,
       errors: ["TIMELINE_INVALID", "MEDIA_UNREADABLE", "QUEUE_FULL", "IDEMPOTENCY_MISMATCH"],
+    }),
+    compose: action({
+      summary: "Make a video of media one after another, with voice, music and subtitles",
+      rest: "POST /compose",
+      form: "plain",
+      access,
+      input: ComposeTask,
+      output: Accepted,
+      errors: ["MEDIA_UNREADABLE", "QUEUE_FULL", "IDEMPOTENCY_MISMATCH"],
+    }),
+    enhance: action({
+      summary: "Upscale and clean a video or an image",
+      rest: "POST /enhance",
+      form: "plain",
+      access,
+      input: EnhanceTask,
+      output: Accepted,
+      errors: ["MEDIA_UNREADABLE", "QUEUE_FULL", "IDEMPOTENCY_MISMATCH"],
     }),
     job: action({
       summary: "State of a job; the link to its output once it has succeeded",

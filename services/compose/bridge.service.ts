@@ -1,9 +1,16 @@
 import type { z } from "zod";
 import { AppError, asAppError } from "../../lib/errors.ts";
 import { restoreUrls } from "../../lib/restore-urls.ts";
-import { type ActionContext, implementService } from "../../lib/service.ts";
+import { type ActionContext, implementService, type ServiceHost } from "../../lib/service.ts";
 import { answerFor, jobFor, ownerOf } from "./bridge.answer.ts";
-import { bridgeContract, type TimelineTask } from "./bridge.contract.ts";
+import {
+  bridgeContract,
+  type ComposeTask,
+  type EnhanceTask,
+  type TimelineTask,
+} from "./bridge.contract.ts";
+import { namedSources } from "./bridge.sources.ts";
+import { checkSources } from "./media/check-sources.ts";
 
 interface Task {
   idempotency_key?: string;
@@ -29,12 +36,13 @@ async function checkRun({ call }: ActionContext<Task>, runId: string): Promise<v
  */
 async function submit(
   ctx: ActionContext<Task>,
+  { config }: ServiceHost,
   kind: string,
   payload: Record<string, unknown>,
-  warnings: string[] = [],
 ) {
   const { priority, idempotency_key, run_id: runId } = ctx.params;
   if (runId !== undefined) await checkRun(ctx, runId);
+  await checkSources(namedSources(payload), config, ctx.call);
   const job = await ctx.call("scheduler.submit", {
     kind,
     payload,
@@ -44,17 +52,23 @@ async function submit(
     onSettled: runId === undefined ? undefined : { action: "agent.run.settle", params: { runId } },
   });
   if (runId !== undefined) await ctx.call("agent.run.attachJob", { runId, jobId: job.id });
-  return { job_id: job.id, status: job.state, repeated: job.repeated, warnings };
+  return { job_id: job.id, status: job.state, repeated: job.repeated };
 }
 
-async function composeTimeline(ctx: ActionContext<z.output<typeof TimelineTask>>) {
-  const { timeline, output, options } = restoreUrls(ctx.params);
-  return submit(ctx, "timeline", { timeline, output, options });
+/** The task without what is said beside it. */
+function workOf<T extends Task>(task: T): Omit<T, keyof Task> {
+  const { idempotency_key: _key, priority: _priority, run_id: _run, ...work } = restoreUrls(task);
+  return work;
 }
 
 export const bridgeService = implementService(bridgeContract, {
   handlers: {
-    composeTimeline,
+    composeTimeline: (ctx: ActionContext<z.output<typeof TimelineTask>>, _state, host) =>
+      submit(ctx, host, "timeline", workOf(ctx.params)),
+    compose: (ctx: ActionContext<z.output<typeof ComposeTask>>, _state, host) =>
+      submit(ctx, host, "compose", workOf(ctx.params)),
+    enhance: (ctx: ActionContext<z.output<typeof EnhanceTask>>, _state, host) =>
+      submit(ctx, host, "enhance", workOf(ctx.params)),
     job: async (ctx) =>
       answerFor(await jobFor(ctx.params.job_id, ctx.meta.actor, ctx.call), ctx.call),
   },

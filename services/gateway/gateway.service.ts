@@ -35,6 +35,8 @@ const HOST_HEADER = /^[\w.-]+(:\d{1,5})?$|^\[[\da-f:]+\](:\d{1,5})?$/i;
 const bearer = (req: IncomingMessage) =>
   /^Bearer +(\S+) *$/i.exec(req.headers.authorization ?? "")?.[1];
 
+const headerText = (value: string | string[] | undefined) => (value ? String(value) : undefined);
+
 const pathOf = (url: string) => url.split("?", 1)[0]!;
 const queryOf = (url: string) =>
   new URLSearchParams(url.includes("?") ? url.slice(url.indexOf("?") + 1) : "");
@@ -177,6 +179,7 @@ export function gatewaySchema({ config }: NodeEnv, given?: EdgeServer): ServiceS
       meta.language = languageOf(req.headers["accept-language"]);
       meta.clientAddress = req.socket.remoteAddress;
       meta.baseUrl = baseUrl(req);
+      meta["idempotencyKey"] = headerText(req.headers["idempotency-key"]);
       const actor = await identify(this, req);
       meta.actor = actor;
       const { spec, raw } = alias.target;
