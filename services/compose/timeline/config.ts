@@ -9,6 +9,8 @@ export const TimelineLimits = {
   textLength: 2_000,
   srtLength: 2_000_000,
   sourceLength: 4_096,
+  /** Times that a short source is repeated. */
+  takes: 200,
   /** Image clips without a duration. */
   imageS: 3,
   sampleRate: 48_000,

@@ -69,15 +69,15 @@ const Transition = z
   })
   .describe("How this clip goes over into the next one of the track");
 
-const MotionPoint = z.strictObject({
-  zoom: z.number().min(1).max(4).default(1).describe("1 shows everything, 2 the middle half"),
+const View = z.strictObject({
+  scale: z.number().min(1).max(4).default(1).describe("1 shows everything, 2 only half of it"),
   x: Fraction.default(0.5).describe("Centre of the view: 0 left, 1 right"),
   y: Fraction.default(0.5).describe("Centre of the view: 0 top, 1 bottom"),
 });
-const Motion = z
+const Zoom = z
   .strictObject({
-    from: MotionPoint.prefault({}),
-    to: MotionPoint.prefault({ zoom: 1.12 }),
+    from: View.prefault({}),
+    to: View.prefault({ scale: 1.12 }),
     ease: z.enum(["linear", "smooth"]).default("linear"),
   })
   .describe('Slow zoom and pan over the whole clip ("Ken Burns"). {} is a gentle zoom in');
@@ -113,7 +113,7 @@ export const VideoClip = z.strictObject({
     .describe(
       "cover fills the picture and cuts off what does not fit; contain shows everything with bars in the background colour; blur shows everything in front of a blurred copy of itself",
     ),
-  motion: Motion.optional(),
+  zoom: Zoom.optional(),
   transition: Transition.optional(),
 });
 
@@ -389,7 +389,7 @@ export const Output = z
       .enum(["longest", "video", "audio"])
       .default("video")
       .describe(
-        "What sets the length: the pictures and texts (default), the voice and effect tracks, or the longer of them. Sound beyond it is cut",
+        "What sets the length: video = the clips of video and overlay tracks (default); audio = the voice and effect tracks; longest = whatever ends last, texts included. What goes beyond is cut",
       ),
     fill: z
       .enum(["freeze", "loop", "background"])
@@ -435,4 +435,4 @@ export type Cue = z.output<typeof Cue>;
 export type Music = z.output<typeof Music>;
 export type Track = z.output<typeof Track>;
 export type Anchor = (typeof anchors)[number];
-export type Motion = z.output<typeof Motion>;
+export type Zoom = z.output<typeof Zoom>;

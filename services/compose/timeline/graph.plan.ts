@@ -1,0 +1,82 @@
+import { draftGraph, escapeFilterValue, type GraphInput } from "./graph-parts.plan.ts";
+import {
+  colourStream,
+  mainPicture,
+  onGrid,
+  overlayPicture,
+  type PictureContext,
+} from "./graph-picture.plan.ts";
+import { soundGraph } from "./graph-sound.plan.ts";
+import type { Facts, MainPiece, RenderPlan } from "./plan.types.ts";
+import { frameUs, secondsText } from "./time.plan.ts";
+
+/** A plan in FFmpeg's words, without a path of any machine. */
+export interface RenderGraph {
+  inputs: GraphInput[];
+  filters: string;
+  /** Labels to map. */
+  picture: string;
+  sound?: string;
+}
+
+export interface TextFiles {
+  /** The ASS script of the plan's texts. */
+  assFile: string;
+  fontsDir: string;
+}
+
+const pieceStream = ({ piece }: MainPiece, context: PictureContext) =>
+  piece.type === "colour" ? colourStream(piece.frames, context) : mainPicture(piece, context);
+
+/** Pieces between two hard cuts, mixed one into the next. */
+function chainStream(pieces: readonly MainPiece[], context: PictureContext): string {
+  const [first, ...rest] = pieces as [MainPiece, ...MainPiece[]];
+  let stream = pieceStream(first, context);
+  let previous = first;
+  const { rate } = context.plan;
+  for (const next of rest) {
+    const { kind = "fade", frames = 1 } = previous.transition ?? {};
+    const offset = secondsText(frameUs(next.startFrame - first.startFrame, rate));
+    const duration = secondsText(frameUs(frames, rate));
+    stream = context.draft.chain(
+      [stream, pieceStream(next, context)],
+      [`xfade=transition=${kind}:duration=${duration}:offset=${offset}`],
+    );
+    previous = next;
+  }
+  return stream;
+}
+
+function mainStream(context: PictureContext): string {
+  const { plan, draft } = context;
+  const chains: MainPiece[][] = [];
+  let joined = false;
+  for (const piece of plan.main) {
+    if (joined) chains.at(-1)?.push(piece);
+    else chains.push([piece]);
+    joined = piece.transition !== undefined;
+  }
+  const streams = chains.map((chain) => chainStream(chain, context));
+  const join = streams.length > 1 ? [`concat=n=${streams.length}`] : [];
+  return draft.chain(streams, [...join, ...onGrid(plan.rate), `trim=end_frame=${plan.frames}`]);
+}
+
+/** The filter graph of a plan. Pure; runs on FFmpeg 5.1 and later. */
+export function planGraph(plan: RenderPlan, facts: Facts, files: TextFiles): RenderGraph {
+  const draft = draftGraph(facts);
+  const context: PictureContext = { draft, facts, plan };
+  let picture = mainStream(context);
+  for (const overlay of plan.overlays) {
+    const stream = overlayPicture(overlay, context);
+    picture = draft.chain([picture, stream], [`overlay=${overlay.x}:${overlay.y}:eof_action=pass`]);
+  }
+  const texts =
+    plan.texts.length > 0
+      ? `ass=filename=${escapeFilterValue(files.assFile)}:fontsdir=${escapeFilterValue(files.fontsDir)}`
+      : undefined;
+  // An overlay that is longer than the picture under it would go on alone.
+  const end = plan.overlays.length > 0 ? `trim=end_frame=${plan.frames}` : undefined;
+  picture = draft.chain([picture], [end, texts, "format=yuv420p"]);
+  const sound = plan.audio && soundGraph(plan.audio, draft, plan);
+  return { inputs: draft.inputs, filters: draft.chains.join(";\n"), picture, sound };
+}
