@@ -2,6 +2,7 @@ import { z } from "zod";
 import type { JobKind } from "../scheduler/job.types.ts";
 import { ComposePayload } from "./compose.payload.ts";
 import { EnhancePayload } from "./enhance.payload.ts";
+import { TimelineRequest } from "./timeline/timeline.schema.ts";
 
 export const noopPayload = z.strictObject({
   ms: z.int().min(0).max(86_400_000).default(0).describe("How long it takes"),
@@ -14,6 +15,7 @@ export const noopPayload = z.strictObject({
  */
 export const executorKinds: Readonly<Record<JobKind, z.ZodType>> = {
   noop: noopPayload,
+  timeline: TimelineRequest,
   compose: ComposePayload,
   enhance: EnhancePayload,
 };

@@ -2,11 +2,12 @@ import type { JobKind } from "../scheduler/job.types.ts";
 import { enhanceExecutor } from "./enhance.executor.ts";
 import type { Executor } from "./executor.ts";
 import { noopExecutor } from "./noop.executor.ts";
+import { timelineExecutor } from "./timeline.executor.ts";
 
 /** What this build of a compose node can do, by kind. Its payload schemas are in `executor-kinds.ts`. */
 export const executors: Readonly<Record<JobKind, Executor>> = Object.fromEntries(
-  [noopExecutor as unknown as Executor, enhanceExecutor as unknown as Executor].map((executor) => [
+  [noopExecutor, timelineExecutor, enhanceExecutor].map((executor) => [
     executor.kind,
-    executor,
+    executor as unknown as Executor,
   ]),
 );
