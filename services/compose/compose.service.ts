@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { asAppError, errorMessage, errorTable } from "../../lib/errors.ts";
-import { implementService, type ServiceHost } from "../../lib/service.ts";
+import { type ActionName, implementService, type ServiceHost } from "../../lib/service.ts";
 import { composeContract } from "./compose.contract.ts";
 import { executionLimits, nodeLimits } from "./config.ts";
 import { runAttempt } from "./execution.ts";
@@ -35,6 +35,11 @@ function finalAnswer(error: unknown): ReportAnswer {
   if (type === "JOB_NOT_FOUND") return "fenced";
   return { invalid: { type, data, message: errorMessage(type, data) } };
 }
+
+const canCall = (host: ServiceHost, action: ActionName): boolean =>
+  (
+    host.broker.registry as unknown as { actions: { isAvailable(name: string): boolean } }
+  ).actions.isAvailable(action);
 
 /** Connects the agent to the mesh, the disk and the processes of this machine. */
 function portsOf(
@@ -82,6 +87,8 @@ function portsOf(
       }
     },
     async heartbeat(attempts, draining) {
+      // Calling what is not there makes the broker warn each time; before the scheduler is up that is no news.
+      if (!canCall(host, "scheduler.heartbeat")) throw new Error("no scheduler is known");
       const report = { node, boot, kinds, slots, draining, ...(await meter.read()) };
       return host.call("scheduler.heartbeat", { report, attempts }, { timeout });
     },
@@ -124,14 +131,21 @@ async function start(host: ServiceHost): Promise<NodeState> {
   return state;
 }
 
-/** Nothing goes on after the end: running work is stopped and handed back, or noted for the next start. */
-async function stop(state: NodeState): Promise<void> {
+async function within(boundMs: number, work: Promise<void>): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
   const bound = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, executionLimits.stopMsMax);
+    timer = setTimeout(resolve, boundMs);
   });
-  await Promise.race([state.agent.drain(0), bound]);
+  await Promise.race([work, bound]);
   clearTimeout(timer);
+}
+
+/** Nothing goes on after the end: running work is stopped and handed back, or noted for the next start. */
+async function stop(state: NodeState): Promise<void> {
+  const drained = state.agent.drain(0);
+  await within(executionLimits.stopMsMax, state.agent.whenQuiet());
+  // When the whole product stops, the scheduler may be gone before us: the journal tells the next start.
+  await within(executionLimits.handBackMsMax, drained);
   state.stopped = true;
   clearTimeout(state.timer);
   await state.journal.close();

@@ -40,6 +40,8 @@ export const ExecutionLimits = z.strictObject({
   callMs: ms(100, 60_000, 4_000),
   /** Time for running work to be stopped and handed back when the node stops. */
   stopMsMax: ms(1_000, 60_000, 8_000),
+  /** Time after that for the scheduler's answer. */
+  handBackMsMax: ms(0, 60_000, 1_000),
   /** Load values are not measured more often than this; GPU values cost a process and are rarer. */
   loadMs: ms(100, 600_000, 4_000),
   gpuMs: ms(1_000, 600_000, 15_000),

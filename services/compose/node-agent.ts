@@ -61,7 +61,7 @@ export class NodeAgent {
   #ready = false;
   #draining = false;
   #drainAt = Number.POSITIVE_INFINITY;
-  #emptied: (() => void)[] = [];
+  #waiters: { holds: () => boolean; resolve: () => void }[] = [];
   #nextBeatAt: Ms;
   #lastBeatAt: Ms = Number.NEGATIVE_INFINITY;
   #beating = false;
@@ -176,8 +176,17 @@ export class NodeAgent {
     this.#drainAt = Math.min(this.#drainAt, this.#ports.nowMonotonic() + graceMs);
     if (this.#ready) this.#beatNow();
     this.tick(this.#ports.nowMonotonic());
-    if (this.isEmpty) return Promise.resolve();
-    return new Promise((resolve) => this.#emptied.push(resolve));
+    return this.#once(() => this.isEmpty);
+  }
+
+  /** Resolves when no work runs or is about to; the scheduler may not know of its end yet. */
+  whenQuiet(): Promise<void> {
+    return this.#once(() => [...this.#held.values()].every(({ phase }) => phase === "settling"));
+  }
+
+  #once(holds: () => boolean): Promise<void> {
+    if (holds()) return Promise.resolve();
+    return new Promise((resolve) => this.#waiters.push({ holds, resolve }));
   }
 
   /** Takes orders again after a drain. */
@@ -421,8 +430,10 @@ export class NodeAgent {
   }
 
   #rearm(): void {
-    if (this.isEmpty && this.#emptied.length > 0) {
-      for (const resolve of this.#emptied.splice(0)) resolve();
+    if (this.#waiters.length > 0) {
+      const met = this.#waiters.filter(({ holds }) => holds());
+      this.#waiters = this.#waiters.filter((waiter) => !met.includes(waiter));
+      for (const { resolve } of met) resolve();
     }
     this.#ports.wakeAt(this.nextWakeAt);
   }
