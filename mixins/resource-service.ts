@@ -108,30 +108,47 @@ interface DbMethods {
   entityChanged(type: string, docs: unknown, ctx: unknown, raw: unknown): Promise<void>;
 }
 
-function standardHandlers(resource: Resource, hooks: ResourceHooks<z.ZodObject>) {
-  type State = ResourceState<z.ZodObject>;
-  const { ownership, label } = resource.spec;
-  const missing = (id: string) => new AppError("NOT_FOUND", { what: `${label} ${id}` });
-  const db = (host: ServiceHost) => host.service as unknown as DbMethods;
+type State = ResourceState<z.ZodObject>;
 
-  /** The owner that the actor is bound to; undefined: sees all. */
-  const bound = (ctx: AnyContext): string | undefined => {
-    const { actor } = ctx.meta;
-    return ownership && actor && ownership.realms.includes(actor.realm)
-      ? ownerOf(actor)
-      : undefined;
+/** Whose records an actor may see and change. */
+interface Ownership {
+  /** Fields that a bound actor's records have; empty for actors who see all. */
+  scope(ctx: AnyContext): Filter;
+  /** The record, if there is one for this actor: somebody else's is answered like one that does not exist. */
+  owned(ctx: AnyContext, state: State, id: string): Promise<StoredRecord>;
+  /** Those of the ids whose records are the actor's. */
+  ownedIds(ctx: AnyContext, state: State, ids: readonly string[]): Promise<readonly string[]>;
+}
+
+function ownershipOf(resource: Resource): Ownership {
+  const { ownership, label } = resource.spec;
+  const boundTo = ({ meta: { actor } }: AnyContext): string | undefined =>
+    ownership && actor && ownership.realms.includes(actor.realm) ? ownerOf(actor) : undefined;
+  const belongs = (record: StoredRecord, owner: string | undefined) =>
+    owner === undefined || record[ownership!.field] === owner;
+  return {
+    scope(ctx) {
+      const owner = boundTo(ctx);
+      return owner === undefined ? {} : { [ownership!.field]: owner };
+    },
+    async owned(ctx, state, id) {
+      const record = await state.store.get(id);
+      if (!record || !belongs(record, boundTo(ctx)))
+        throw new AppError("NOT_FOUND", { what: `${label} ${id}` });
+      return record;
+    },
+    async ownedIds(ctx, state, ids) {
+      const owner = boundTo(ctx);
+      if (owner === undefined) return ids;
+      const records = await state.store.getMany(ids);
+      return records.filter((record) => belongs(record, owner)).map((record) => record.id);
+    },
   };
-  const scope = (ctx: AnyContext): Filter => {
-    const owner = bound(ctx);
-    return owner === undefined ? {} : { [ownership!.field]: owner };
-  };
-  /** Somebody else's record is answered like one that does not exist. */
-  const owned = async (ctx: AnyContext, state: State, id: string): Promise<StoredRecord> => {
-    const record = await state.store.get(id);
-    const owner = bound(ctx);
-    if (!record || (owner !== undefined && record[ownership!.field] !== owner)) throw missing(id);
-    return record;
-  };
+}
+
+function standardHandlers(resource: Resource, hooks: ResourceHooks<z.ZodObject>) {
+  const { scope, owned, ownedIds } = ownershipOf(resource);
+  const db = (host: ServiceHost) => host.service as unknown as DbMethods;
   const context = (ctx: AnyContext) => ctx as unknown as Context;
 
   const list = async (ctx: AnyContext, state: State, host: ServiceHost) => {
@@ -178,14 +195,7 @@ function standardHandlers(resource: Resource, hooks: ResourceHooks<z.ZodObject>)
     async remove(ctx: AnyContext, state: State, host: ServiceHost) {
       const { id, ids } = ctx.params as RemoveParams;
       if (id !== undefined) await owned(ctx, state, id);
-      const owner = bound(ctx);
-      const asked = id === undefined ? ids! : [id];
-      const mine =
-        owner === undefined
-          ? asked
-          : (await state.store.getMany(asked))
-              .filter((record) => record[ownership!.field] === owner)
-              .map((record) => record.id);
+      const mine = await ownedIds(ctx, state, id === undefined ? ids! : [id]);
       await hooks.beforeRemove?.(mine, ctx, host);
       const removed = await state.store.removeMany(mine);
       if (removed.length > 0)

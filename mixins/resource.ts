@@ -1,11 +1,6 @@
 import { z } from "zod";
 import { type ActionContract, action, type Realm, type ServiceContract } from "../lib/contract.ts";
-import {
-  type Collection,
-  type Doc,
-  defineCollection,
-  type RecordMeta,
-} from "../lib/store/record-store.ts";
+import { type Collection, defineCollection, type RecordMeta } from "../lib/store/record-store.ts";
 import {
   createSchema,
   kindsOf,
@@ -118,21 +113,14 @@ const listHelp = [
   "With `id` the answer is that one record.",
 ].join(" ");
 
-/**
- * A resource from its schema, path and access: the contract with every route form of the platform document's
- * section 4 (`R4`), and the collection that its records live in. `implementResource` gives the handlers.
- */
-export function defineResource<
-  const N extends string,
-  F extends z.ZodObject,
-  X extends Record<string, ActionContract> = Record<never, never>,
->(spec: ResourceSpec<N, F, X>): Resource<N, F, X> {
+/** The six actions with their route forms. */
+function standardActions(
+  spec: ResourceSpec<string, z.ZodObject, Record<string, ActionContract>>,
+  record: z.ZodType,
+) {
   const { fields, path, label, access } = spec;
-  const { filters = [], sorts = [], search = [], internal = [], hidden = [] } = spec;
-  if (spec.ownership && !filters.includes(spec.ownership.field))
-    throw new Error(`${spec.service}: ${spec.ownership.field} must be among its filters`);
+  const { filters = [], sorts = [], search = [], internal = [] } = spec;
   const served = new Set(spec.serve ?? ["read", "create", "update", "remove"]);
-  const record = recordSchema(fields, hidden);
   const page = pageSchema(record);
   const list = listSchema(fields, { filters, sorts, search });
   const open = (
@@ -142,7 +130,7 @@ export function defineResource<
     served.has(verb)
       ? { rest, access: verb === "read" ? access.read : access.write }
       : { access: [] };
-  const actions = {
+  return {
     read: action({
       summary: `List ${label}s`,
       description: listHelp,
@@ -191,6 +179,27 @@ export function defineResource<
       errors: ["NOT_FOUND"],
       ...open("remove", [`DELETE ${path}/{id}`, `DELETE ${path}`]),
     }),
+  };
+}
+
+/**
+ * A resource from its schema, path and access: the contract with every route form of the platform document's
+ * section 4 (`R4`), and the collection that its records live in. `implementResource` gives the handlers.
+ */
+export function defineResource<
+  const N extends string,
+  F extends z.ZodObject,
+  X extends Record<string, ActionContract> = Record<never, never>,
+>(spec: ResourceSpec<N, F, X>): Resource<N, F, X> {
+  const { fields, label, filters = [], sorts = [], search = [], hidden = [] } = spec;
+  if (spec.ownership && !filters.includes(spec.ownership.field))
+    throw new Error(`${spec.service}: ${spec.ownership.field} must be among its filters`);
+  const record = recordSchema(fields, hidden);
+  const actions = {
+    ...standardActions(
+      spec as unknown as ResourceSpec<string, z.ZodObject, Record<string, ActionContract>>,
+      record,
+    ),
     ...spec.actions,
   };
   return {
@@ -212,5 +221,3 @@ export function defineResource<
     }),
   };
 }
-
-export type { Doc };

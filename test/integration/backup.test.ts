@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, test } from "@jest/globals";
 import { systemCall } from "../../lib/service.ts";
 import { openRecords } from "../../lib/store/open-records.ts";
 import { defineCollection } from "../../lib/store/record-store.ts";
-import { type Product, startProduct } from "../support/product.ts";
+import { startProduct } from "../support/product.ts";
 
 const run = promisify(execFile);
 
