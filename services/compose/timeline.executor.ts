@@ -1,10 +1,12 @@
 import { readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Executor, ExecutorTools } from "./executor.ts";
+import { contactSheet } from "./media/contact-sheet.ts";
 import { findFfmpeg } from "./media/ffmpeg.ts";
+import { runByImplementation } from "./media/fluent-adapter.ts";
 import { findGpuEncoder } from "./media/gpu-encoder.ts";
 import { bringAll, localise } from "./media/localise.ts";
-import { runFfmpeg } from "./media/run-ffmpeg.ts";
+import { type ExpectedRender, type RenderFacts, verifyRender } from "./media/verify-render.ts";
 import { assScript } from "./timeline/ass.plan.ts";
 import { planCommand } from "./timeline/command.plan.ts";
 import { TimelineLimits } from "./timeline/config.ts";
@@ -18,7 +20,9 @@ import { type Cue, type Timeline, TimelineRequest } from "./timeline/timeline.sc
 import { timelineError } from "./timeline/timeline-error.ts";
 
 /** Shares of the whole progress by stage. */
-const stages = { fetch: 0.08, render: 0.9, store: 1 } as const;
+const stages = { fetch: 0.08, render: 0.94, store: 0.98 } as const;
+/** Remarks on a timeline that go into the job's log. */
+const notesMax = 50;
 
 interface Brought {
   facts: Facts;
@@ -65,61 +69,85 @@ async function bringIn(timeline: Timeline, tools: ExecutorTools): Promise<Brough
   };
 }
 
-/** Renders the plan with one FFmpeg process. */
-async function render(plan: RenderPlan, brought: Brought, tools: ExecutorTools): Promise<string> {
+/** Renders the plan with one FFmpeg process, and checks what came out. */
+async function render(
+  plan: RenderPlan,
+  impl: string,
+  brought: Brought,
+  tools: ExecutorTools,
+): Promise<Rendered> {
   const ffmpeg = await findFfmpeg(tools.config);
-  const at = (name: string) => join(tools.workDir, name);
-  const graph = planGraph(plan, brought.facts, {
-    assFile: at("texts.ass"),
-    fontsDir: ffmpeg.fontsDir,
-  });
-  await writeFile(at("texts.ass"), assScript(plan));
-  await writeFile(at("graph.txt"), graph.filters);
-  const outFile = at(`output.${plan.format}`);
-  const args = planCommand(plan, graph, {
+  const assFile = join(tools.workDir, "texts.ass");
+  if (plan.texts.length > 0) await writeFile(assFile, assScript(plan));
+  const graph = planGraph(plan, brought.facts, { assFile, fontsDir: ffmpeg.fontsDir });
+  const command = planCommand(plan, graph, {
     files: brought.files,
-    graphFile: at("graph.txt"),
-    outFile,
-    release: ffmpeg.release,
-    gpuEncoder: await findGpuEncoder(ffmpeg),
+    output: join(tools.workDir, `output.${plan.format}`),
+    encoder: (await findGpuEncoder(ffmpeg)) ?? "libx264",
   });
-  await runFfmpeg(args, tools, {
+  const used = await runByImplementation(impl, command, tools, {
     totalFrames: plan.frames,
     onProgress: ({ fraction }) =>
       tools.progress(stages.fetch + fraction * (stages.render - stages.fetch), "render"),
   });
-  return outFile;
+  tools.progress(stages.render, "check");
+  const facts = await verifyRender(command.output, expectedOf(plan), tools);
+  return { file: command.output, facts, impl: used };
 }
 
+interface Rendered {
+  file: string;
+  facts: RenderFacts;
+  impl: string;
+}
+
+const expectedOf = (plan: RenderPlan): ExpectedRender => ({
+  frames: plan.frames,
+  width: plan.width,
+  height: plan.height,
+  fps: `${plan.rate.num}/${plan.rate.den}`,
+  hasAudio: plan.audio !== undefined,
+  durationMs: Math.round((plan.frames * plan.rate.den * 1000) / plan.rate.num),
+});
+
 const contentTypes = { mp4: "video/mp4", mov: "video/quicktime" } as const;
+
+/** Stores the video and a sheet of its frames, by which an agent sees what it made. */
+async function store(plan: RenderPlan, file: string, tools: ExecutorTools) {
+  const media = await tools.upload(file, {
+    name: `output.${plan.format}`,
+    contentType: contentTypes[plan.format],
+    role: "media",
+  });
+  tools.progress(stages.store, "sheet");
+  const sheetFile = join(tools.workDir, "contact-sheet.png");
+  try {
+    await contactSheet(file, sheetFile, expectedOf(plan), tools);
+    const sheet = await tools.upload(sheetFile, {
+      name: "contact-sheet.png",
+      contentType: "image/png",
+      role: "contact-sheet",
+    });
+    return [media, sheet];
+  } catch (error) {
+    if (tools.signal.aborted) throw error;
+    // The video is right; a job does not fail for want of its preview.
+    tools.log("warn", `no contact sheet: ${(error as Error).message}`);
+    return [media];
+  }
+}
 
 /** Composes a timeline into one video (operations document, composition bridge). */
 export const timelineExecutor: Executor<typeof TimelineRequest> = {
   kind: "timeline",
   payload: TimelineRequest,
-  async execute({ timeline, output }, tools) {
+  async execute({ timeline, output, options }, tools) {
     tools.progress(0, "fetch");
     const brought = await bringIn(timeline, tools);
     const plan = planTimeline(timeline, output, brought.facts, brought.cues);
-    for (const note of plan.notes) tools.log("info", note);
-    const file = await render(plan, brought, tools);
-    tools.progress(stages.render, "store");
-    const media = await tools.upload(file, {
-      name: `output.${plan.format}`,
-      contentType: contentTypes[plan.format],
-      role: "media",
-    });
-    return {
-      outputs: [media],
-      info: {
-        frames: plan.frames,
-        fps: rateText(plan.rate),
-        width: plan.width,
-        height: plan.height,
-        durationMs: Math.round((plan.frames * plan.rate.den * 1000) / plan.rate.num),
-        audio: plan.audio !== undefined,
-        notes: plan.notes.slice(0, 50),
-      },
-    };
+    for (const note of plan.notes.slice(0, notesMax)) tools.log("info", note);
+    const { file, facts, impl } = await render(plan, options.impl, brought, tools);
+    const outputs = await store(plan, file, tools);
+    return { outputs, info: { ...facts, fps: rateText(plan.rate), impl } };
   },
 };
