@@ -102,7 +102,8 @@ const path = `${dirname(node)}${process.platform === "win32" ? ";" : ":"}${proce
 const child = spawn(node, process.argv.slice(2), {
   cwd: root,
   stdio: "inherit",
-  env: { ...process.env, PATH: path },
+  // Compiled code is kept: without it each start strips all types again, which costs a second and 50 MB.
+  env: { NODE_COMPILE_CACHE: join(modules, ".cache", "compile"), ...process.env, PATH: path },
 });
 // A terminal's Ctrl-C reaches the child by itself (same process group); a signal sent to this process alone does not.
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
