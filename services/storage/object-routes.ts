@@ -1,11 +1,11 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { AppError } from "../../lib/errors.ts";
+import { AppError, asAppError } from "../../lib/errors.ts";
 import type { RawExchange, RawRoute } from "../gateway/raw-route.ts";
 import { type ByteRange, byteRangeOf } from "./byte-range.ts";
 import { formUploadRoutes } from "./form-upload.ts";
-import type { ObjectInfo } from "./object-store.ts";
+import type { ObjectInfo, ObjectRef } from "./object-store.ts";
 import { withBody } from "./request-stream.ts";
 
 /** Types that a browser may show from our address: they cannot run script. Everything else is a download. */
@@ -78,42 +78,57 @@ function rangeFor(req: IncomingMessage, info: ObjectInfo): ByteRange | "unsatisf
   return byteRangeOf(req.headers.range, info.bytes);
 }
 
+interface Opened {
+  info: ObjectInfo;
+  range: ByteRange | "unsatisfiable" | undefined;
+  /** Absent where the answer has no body. */
+  source?: Readable;
+}
+
+/** Head and content of one and the same version; one that is replaced in between is asked for again. */
+async function openObject(
+  req: IncomingMessage,
+  host: RawExchange["host"],
+  ref: ObjectRef,
+): Promise<Opened> {
+  for (let attempt = 1; ; attempt += 1) {
+    const info = await host.call("storage.stat", ref);
+    const known = hasTag(req.headers["if-none-match"] ?? "", info.etag);
+    const range = rangeFor(req, info);
+    if (req.method === "HEAD" || known || range === "unsatisfiable" || info.bytes === 0)
+      return { info, range };
+    try {
+      const source = await host.call("storage.read", { ...ref, ...range, etag: info.etag });
+      return { info, range, source: source as Readable };
+    } catch (error) {
+      if (asAppError(error)?.type !== "OBJECT_CHANGED" || attempt === 3) throw error;
+    }
+  }
+}
+
 async function serve(
   req: IncomingMessage,
   res: ServerResponse,
   exchange: RawExchange,
 ): Promise<void> {
   const { ref } = await admitted(exchange, "GET");
-  const info = await exchange.host.call("storage.stat", ref);
-  for (const [name, value] of Object.entries(headersOf(info))) res.setHeader(name, value);
+  const { info, range, source } = await openObject(req, exchange.host, ref);
+  const headers = headersOf(info);
   if (hasTag(req.headers["if-none-match"] ?? "", info.etag)) {
-    res.writeHead(304).end();
+    res.writeHead(304, headers).end();
     return;
   }
-  const range = rangeFor(req, info);
   if (range === "unsatisfiable") {
-    for (const name of res.getHeaderNames())
-      if (!name.startsWith("access-control")) res.removeHeader(name);
     res.setHeader("Content-Range", `bytes */${info.bytes}`);
     throw new AppError("RANGE_NOT_SATISFIABLE", { size: info.bytes });
   }
-  const length = range ? range.end - range.start + 1 : info.bytes;
-  const head = () => {
-    res.statusCode = range ? 206 : 200;
-    res.setHeader("Content-Length", length);
-    if (range) res.setHeader("Content-Range", `bytes ${range.start}-${range.end}/${info.bytes}`);
-  };
-  if (req.method === "HEAD" || info.bytes === 0) {
-    head();
+  if (range) headers["Content-Range"] = `bytes ${range.start}-${range.end}/${info.bytes}`;
+  headers["Content-Length"] = String(range ? range.end - range.start + 1 : info.bytes);
+  res.writeHead(range ? 206 : 200, headers);
+  if (!source) {
     res.end();
     return;
   }
-  const source = (await exchange.host.call("storage.read", {
-    ...ref,
-    ...range,
-    etag: info.etag,
-  })) as Readable;
-  head();
   // A client that goes away destroys the source, and with it the open file.
   await pipeline(source, res, { signal: exchange.signal }).catch(() => res.destroy());
 }

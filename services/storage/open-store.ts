@@ -2,7 +2,6 @@ import type { Config } from "../../lib/config.ts";
 import { AppError } from "../../lib/errors.ts";
 import { DiskStore } from "./disk-store.ts";
 import type { ObjectStore } from "./object-store.ts";
-import { S3Store } from "./s3-store.ts";
 
 /** An S3 server where one is set, files in DATA_DIR otherwise. */
 export async function openStore(config: Config): Promise<ObjectStore> {
@@ -12,6 +11,8 @@ export async function openStore(config: Config): Promise<ObjectStore> {
       what: "S3_ENDPOINT",
       fix: "set OSS_ACCESSKEY_ID and OSS_ACCESSKEY_SECRET with it",
     });
+  // Only where it is needed: the library costs memory and start-up time.
+  const { S3Store } = await import("./s3-store.ts");
   return new S3Store({
     endpoint: config.S3_ENDPOINT,
     region: config.OSS_REGION,

@@ -62,6 +62,10 @@ function translate(error: unknown, bucket: string, key?: string): unknown {
   return new AppError("STORAGE_FAILED", { reason: cause || "the server gave no reason" }, error);
 }
 
+const isAbsence = (error: unknown) =>
+  error instanceof AppError &&
+  (error.type === "OBJECT_NOT_FOUND" || error.type === "BUCKET_NOT_FOUND");
+
 /** Objects on any S3 server, addressed by path so that a server needs no name of its own per bucket. */
 export class S3Store implements ObjectStore {
   readonly #client: S3Client;
@@ -179,8 +183,7 @@ export class S3Store implements ObjectStore {
       await this.#client.send(new DeleteObjectCommand({ Bucket: bucket, Key: key }));
     } catch (error) {
       const known = translate(error, bucket, key);
-      if (known instanceof AppError && known.type === "OBJECT_NOT_FOUND") return;
-      throw known;
+      if (!isAbsence(known)) throw known;
     }
   }
 
@@ -193,6 +196,9 @@ export class S3Store implements ObjectStore {
         prefix,
         delimiter: "",
         limit: storageLimits.removeBatch,
+      }).catch((error) => {
+        if (isAbsence(error)) return { objects: [] };
+        throw error;
       });
       if (objects.length === 0) return removed;
       const { Errors } = await this.#client

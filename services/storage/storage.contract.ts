@@ -21,6 +21,14 @@ export const ObjectKey = z
       !key.split("/").some((part) => part === "." || part === ".."),
     "must be an object key: at most 1023 bytes, no leading slash, no . or .. parts, no control characters",
   );
+/** Becomes a header of the answer, so that nothing may be in it that a header cannot carry. */
+const ContentType = z
+  .string()
+  .max(255)
+  .regex(
+    /^[\w.+-]+\/[\w.+*-]+ *(;[ -~]*)?$/,
+    "must be a media type such as video/mp4, in ASCII letters",
+  );
 const ObjectRef = { bucket: Bucket, key: ObjectKey };
 export const ObjectStat = z.object({
   ...ObjectRef,
@@ -43,7 +51,7 @@ export const storageContract = defineContract({
       summary: "Store the stream of the call",
       input: z.object({
         ...ObjectRef,
-        contentType: z.string().max(255).default("application/octet-stream"),
+        contentType: ContentType.default("application/octet-stream"),
         bytes: z.int().min(0).optional().describe("Exact size, where it is known"),
         bytesMin: z.int().min(0).optional(),
         bytesMax: z.int().min(0).optional(),

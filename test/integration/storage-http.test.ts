@@ -489,6 +489,15 @@ describe("direct upload", () => {
     expect((await send(form(), formOf(form(), {}, "x".repeat(1000)))).status).toBe(204);
   });
 
+  test("a media type that no header could carry is refused", async () => {
+    const ticket = await ticketFor();
+    const response = await send(
+      ticket,
+      formOf(ticket, { "Content-Type": "video/mp4\r\nX-Evil: 1" }),
+    );
+    expect([response.status, (await jsonOf(response)).error.type]).toEqual([400, "INVALID_INPUT"]);
+  });
+
   test("an expired ticket is refused", async () => {
     const ticket = await ticketFor({ expires: 1 });
     let body = "";

@@ -103,6 +103,12 @@ export function objectStoreSuite(
       await expect(store.stat(ref)).rejects.toMatchObject({ type: "OBJECT_NOT_FOUND" });
       await expect(store.read(ref)).rejects.toMatchObject({ type: "OBJECT_NOT_FOUND" });
       await store.remove(ref);
+      const elsewhere = "no-such-bucket";
+      await store.remove({ bucket: elsewhere, key: "thing" });
+      expect(await store.removePrefix(elsewhere, "missing/")).toBe(0);
+      await expect(store.read({ bucket: elsewhere, key: "thing" })).rejects.toMatchObject({
+        type: expect.stringMatching(/^(OBJECT|BUCKET)_NOT_FOUND$/),
+      });
     });
 
     test("a removed object is gone and its neighbours stay", async () => {
