@@ -22,7 +22,7 @@ export interface Uploaded {
 
 export const output = { width: 720, height: 1280, fps: 25 };
 const CROSSFADE = { kind: "fade", duration: 0.6 };
-const title = { size: 92, bold: true, outline: 0, shadow: 4 };
+const title = { size: 0.13, bold: true, outline: 0, shadow: 0.05, position: "top", margin: 0.14 };
 
 /** Two stills with slow zoom, a clip, cross-fades, a voice over ducked music, two subtitle tracks and a title. */
 export function sampleTimeline(src: Record<"sea" | "coffee" | "pool" | "voice" | "music", string>) {
@@ -46,23 +46,10 @@ export function sampleTimeline(src: Record<"sea" | "coffee" | "pool" | "voice" |
         ],
       },
       { type: "audio", clips: [{ src: src.voice, start: 1 }] },
-      {
-        type: "text",
-        clips: [
-          {
-            text: "海边的早晨",
-            start: 0.3,
-            duration: 3,
-            position: "top",
-            fadeIn: 0.4,
-            fadeOut: 0.4,
-            style: title,
-          },
-        ],
-      },
+      { type: "text", clips: [{ text: "海边的早晨", start: 0.3, duration: 3, style: title }] },
       {
         type: "subtitle",
-        style: { size: 54, position: "bottom", marginBottom: 230 },
+        style: { size: 0.072 },
         cues: [
           { start: 1.2, end: 2.9, text: "早安，来自大海" },
           { start: 3.2, end: 4.3, text: "先来一杯咖啡" },
@@ -72,7 +59,7 @@ export function sampleTimeline(src: Record<"sea" | "coffee" | "pool" | "voice" |
       },
       {
         type: "subtitle",
-        style: { size: 36, position: "bottom", marginBottom: 170 },
+        style: { size: 0.046, bold: false },
         srt: [
           "1\n00:00:01,200 --> 00:00:02,900\nGood morning from the sea.",
           "2\n00:00:03,200 --> 00:00:04,300\nCoffee first.",
@@ -81,7 +68,7 @@ export function sampleTimeline(src: Record<"sea" | "coffee" | "pool" | "voice" |
         ].join("\n\n"),
       },
     ],
-    music: { src: src.music, volume: 0.5, loop: true, duck: {}, fadeOut: 1 },
+    music: { src: src.music, volume: 0.5, loop: true, duck: true, fadeOut: 1 },
   };
 }
 
@@ -104,7 +91,7 @@ export function ownTimeline(files: readonly Uploaded[], fallbackMusic: string) {
       },
       ...(voice ? [{ type: "audio", clips: [{ src: voice.src }] }] : []),
     ],
-    music: { src: music?.src ?? fallbackMusic, volume: 0.5, loop: true, duck: {}, fadeOut: 1 },
+    music: { src: music?.src ?? fallbackMusic, volume: 0.5, loop: true, duck: true, fadeOut: 1 },
   };
 }
 
