@@ -201,7 +201,7 @@ export class Leader {
       }));
       return { renewed: [], fenced };
     }
-    if (news === "new-boot") await this.#dispatcher.returnLeases(report.node, report.boot);
+    await this.#dispatcher.returnLeases(report.node, report.boot);
     this.#dispatcher.nodes.listed(report.node, attempts);
     this.#dispatcher.repeatOrders(report, attempts);
     const { leaseMs } = this.#config;
@@ -224,9 +224,11 @@ export class Leader {
     for (const { jobId, attempt, answer } of answers) {
       if (answer.outcome === "changed") heard.renewed.push({ jobId, attempt, leaseMs });
       else {
-        const reason = fenceReason("job" in answer ? answer.job : undefined, attempt);
-        heard.fenced.push({ jobId, attempt, reason });
-        this.#dispatcher.nodes.stopping(report.node, jobId, attempt, this.#ports.now() + leaseMs);
+        const job = "job" in answer ? answer.job : undefined;
+        heard.fenced.push({ jobId, attempt, reason: fenceReason(job, attempt) });
+        // Of the latest attempt it is known already whether it ended by itself or is being killed.
+        if (job?.history.attempt !== attempt)
+          this.#dispatcher.nodes.stopping(report.node, jobId, attempt, now + leaseMs);
       }
     }
     this.#dispatcher.place();
