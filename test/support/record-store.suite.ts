@@ -165,6 +165,19 @@ export function recordStoreSuite(name: string, harness: () => Promise<RecordStor
         expect(await store.get(id)).toMatchObject({ rank: 30, version: 31 });
       });
 
+      test("two openings of one collection lose no change to each other", async () => {
+        const other = await place.open(clips);
+        const { id } = await store.insert({ rank: 0 });
+        const add = (current: StoredRecord) => ({ rank: (current["rank"] as number) + 1 });
+        await Promise.all(
+          Array.from({ length: 20 }, (_, n) =>
+            (n % 2 === 0 ? store : other).updateIf(id, undefined, add),
+          ),
+        );
+        await other.close();
+        expect(await store.get(id)).toMatchObject({ rank: 20, version: 21 });
+      });
+
       test("a change that answers undefined leaves record and version as they are", async () => {
         const stored = await store.insert({ rank: 0 });
         expect(await store.updateIf(stored.id, undefined, () => undefined)).toEqual(stored);
@@ -314,6 +327,19 @@ export function recordStoreSuite(name: string, harness: () => Promise<RecordStor
         const { rows } = await store.list({ filter: { rank: 449 }, limit: 1 });
         expect(rows[0]).toMatchObject({ heading: "标题 449", stars: 5 });
         expect(Object.hasOwn(rows[0]!, "title")).toBe(false);
+      });
+
+      test("search follows what a migration did to a text", async () => {
+        await store.insert({ title: "日出" });
+        await reopen(
+          defineCollection({
+            ...clips,
+            schemaVersion: 2,
+            migrations: { 2: (doc) => ({ ...doc, title: "日落" }) },
+          }),
+        );
+        expect(await store.count({ search: "日出" })).toBe(0);
+        expect(await store.count({ search: "日落" })).toBe(1);
       });
 
       test("a second start migrates nothing again", async () => {
