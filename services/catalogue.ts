@@ -3,6 +3,7 @@ import type { ServiceDefinition } from "../lib/service.ts";
 import { agentAppService } from "./agent/app.service.ts";
 import { agentRunService } from "./agent/run.service.ts";
 import { dubbingService } from "./aigc/dubbing.service.ts";
+import { plannerService } from "./aigc/planner.service.ts";
 import { storyboardService } from "./aigc/storyboard.service.ts";
 import { authService } from "./auth/auth.service.ts";
 import { bridgeService } from "./compose/bridge.service.ts";
@@ -28,6 +29,7 @@ export const catalogue: Record<Exclude<Role, "gateway">, readonly ServiceDefinit
     agentToolsService as unknown as ServiceDefinition,
     mcpService as unknown as ServiceDefinition,
     dubbingService as unknown as ServiceDefinition,
+    plannerService as unknown as ServiceDefinition,
   ],
   scheduler: [schedulerService as unknown as ServiceDefinition],
   compose: [composeService as unknown as ServiceDefinition],

@@ -2,6 +2,7 @@ import type { ActionsOf } from "../lib/contract.ts";
 import { agentAppContract } from "./agent/app.contract.ts";
 import { agentRunContract } from "./agent/run.contract.ts";
 import { dubbingContract } from "./aigc/dubbing.contract.ts";
+import { plannerContract } from "./aigc/planner.contract.ts";
 import { storyboardContract } from "./aigc/storyboard.contract.ts";
 import { authContract } from "./auth/auth.contract.ts";
 import { bridgeContract } from "./compose/bridge.contract.ts";
@@ -28,6 +29,7 @@ export const contracts = [
   agentToolsContract,
   mcpContract,
   dubbingContract,
+  plannerContract,
 ] as const;
 
 type Contracts = (typeof contracts)[number];
