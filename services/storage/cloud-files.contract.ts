@@ -83,7 +83,7 @@ export const cloudFilesContract = defineContract({
           .max(1023)
           .default("")
           .describe("Folder to list, with a slash at its end"),
-        delimiter: z.string().max(16).default("/").describe("Empty lists all levels"),
+        delimiter: z.string().max(1).default("/").describe("Empty lists all levels"),
         marker: z.string().max(2048).optional(),
         max_keys: z.int().min(1).max(storageLimits.listMax).default(storageLimits.listDefault),
         region: Region,

@@ -43,11 +43,11 @@ export type CreateFile = (path: string) => Promise<FileHandle>;
 const createFile: CreateFile = (path) => open(path, "wx", 0o600);
 
 /** What the operating system or SQLite says of a full disk, in our words; everything else is a storage failure. */
-function translate(error: unknown, where: string): unknown {
+function translate(error: unknown): unknown {
   if (error instanceof AppError) return error;
   const { code, errcode } = error as { code?: string; errcode?: number };
   if (code === "ENOSPC" || code === "EDQUOT" || errcode === SQLITE_FULL)
-    return new AppError("DISK_FULL", { where }, error);
+    return new AppError("DISK_FULL", { where: "DATA_DIR" }, error);
   return error;
 }
 
@@ -137,7 +137,7 @@ export class DiskStore implements ObjectStore {
     } catch (error) {
       // The database may be what has failed: then the entry stays, and the next start strikes it off.
       await this.#clearBatch(batch).catch(() => undefined);
-      throw translate(error, this.#root);
+      throw translate(error);
     }
   }
 
@@ -292,7 +292,7 @@ export class DiskStore implements ObjectStore {
       await this.#clearBatch(batch);
       return changes[1] ?? 0;
     } catch (error) {
-      throw translate(error, this.#root);
+      throw translate(error);
     }
   }
 

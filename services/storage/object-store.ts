@@ -36,7 +36,7 @@ export interface ReadOptions {
 export interface ListQuery {
   bucket: string;
   prefix: string;
-  /** Keys that hold it after the prefix are rolled up into one folder each; empty: every key. */
+  /** One character. Keys that hold it after the prefix are rolled up into one folder each; empty: every key. */
   delimiter: string;
   /** `next` of the page before. */
   token?: string;

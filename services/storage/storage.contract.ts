@@ -95,7 +95,7 @@ export const storageContract = defineContract({
       input: z.object({
         bucket: Bucket,
         prefix: z.string().max(1023).default(""),
-        delimiter: z.string().max(16).default("/"),
+        delimiter: z.string().max(1).default("/"),
         token: z.string().max(2048).optional().describe("`next` of the page before"),
         limit: z.int().min(1).max(storageLimits.listMax).default(storageLimits.listDefault),
       }),

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { afterEach, beforeEach, describe, expect, test } from "@jest/globals";
+import fc from "fast-check";
 import { DiskStore } from "../../services/storage/disk-store.ts";
 import { objectStoreSuite } from "../support/object-store.suite.ts";
 
@@ -101,5 +102,45 @@ describe("disk store", () => {
     expect(await filesUnder(join(dir, "objects"))).toHaveLength(1);
     expect((await buffer(await again.read(ref))).toString()).toBe("old");
     await again.close();
+  });
+
+  test("a listing of any keys, in pages of any size, is what sorting and cutting them gives", async () => {
+    const store = await DiskStore.open(dir);
+    const bucket = "b-1";
+    const text = (max: number) =>
+      fc
+        .array(fc.constantFrom("a", "b", "/", "中", "\u{10ffff}"), { minLength: 1, maxLength: max })
+        .map((parts) => parts.join(""));
+    const byBytes = (a: string, b: string) => Buffer.compare(Buffer.from(a), Buffer.from(b));
+    await fc.assert(
+      fc.asyncProperty(
+        fc.uniqueArray(text(5), { minLength: 1, maxLength: 12 }),
+        fc.oneof(fc.constant(""), text(2)),
+        fc.constantFrom("", "/", "a"),
+        fc.integer({ min: 1, max: 5 }),
+        async (keys, prefix, delimiter, limit) => {
+          for (const key of keys) await store.put({ ...ref, key }, Readable.from([]));
+          const entries = keys
+            .filter((key) => key.startsWith(prefix))
+            .map((key) => {
+              const cut = delimiter ? key.indexOf(delimiter, prefix.length) : -1;
+              return cut < 0 ? key : `folder ${key.slice(0, cut + 1)}`;
+            });
+          const expected = [...new Set(entries)].sort(byBytes);
+          const seen: string[] = [];
+          let token: string | undefined;
+          for (let page = 0; page === 0 || (token !== undefined && page < 20); page += 1) {
+            const found = await store.list({ bucket, prefix, delimiter, token, limit });
+            seen.push(...found.objects.map(({ key }) => key));
+            seen.push(...found.folders.map((folder) => `folder ${folder}`));
+            token = found.next;
+          }
+          for (const key of keys) await store.remove({ bucket, key });
+          expect(seen.sort(byBytes)).toEqual(expected);
+        },
+      ),
+      { numRuns: 40, seed: 7 },
+    );
+    await store.close();
   });
 });
