@@ -1,11 +1,11 @@
-import { spawn } from "node:child_process";
 import { copyFile, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { createInterface } from "node:readline";
 import { type Config, loadConfig } from "../../lib/config.ts";
 import { AppError } from "../../lib/errors.ts";
+import { executionLimits } from "../../services/compose/config.ts";
 import type { ExecutorTools } from "../../services/compose/executor.ts";
+import { runInGroup } from "../../services/compose/process-group.ts";
 
 /** What an executor left to be seen: its log, its progress, the files that it uploaded. */
 export interface ToolsBench {
@@ -23,8 +23,6 @@ export interface ToolsBench {
   commands: { command: string; args: readonly string[]; pid: number }[];
   close(): Promise<void>;
 }
-
-const tailLines = 40;
 
 /** Executor tools over real processes and a temporary directory, without a node or a scheduler. */
 export async function openToolsBench(env: Record<string, string> = {}): Promise<ToolsBench> {
@@ -45,34 +43,13 @@ export async function openToolsBench(env: Record<string, string> = {}): Promise<
     close: () => rm(dir, { recursive: true, force: true }),
   };
   const run: ExecutorTools["run"] = (command, args, options = {}) =>
-    new Promise((resolve, reject) => {
-      const child = spawn(command, args, {
-        cwd: options.cwd ?? workDir,
-        stdio: ["ignore", "pipe", "pipe"],
-        detached: true,
-      });
-      const kill = () => {
-        try {
-          process.kill(-(child.pid ?? 0), "SIGKILL");
-        } catch {
-          // Already gone.
-        }
-      };
-      const tail: string[] = [];
-      bench.abort.signal.addEventListener("abort", kill, { once: true });
-      bench.commands.push({ command, args, pid: child.pid ?? 0 });
-      createInterface({ input: child.stdout }).on("line", (line) => options.onLine?.(line));
-      createInterface({ input: child.stderr }).on("line", (line) => {
-        tail.push(line);
-        if (tail.length > tailLines) tail.shift();
-        options.onErrorLine?.(line);
-      });
-      child.on("error", reject);
-      child.on("close", (code, signal) => {
-        bench.abort.signal.removeEventListener("abort", kill);
-        if (bench.abort.signal.aborted) reject(new AppError("JOB_CANCELLED"));
-        else resolve({ code, signal, stderrTail: tail.join("\n") });
-      });
+    runInGroup(command, args, {
+      cwd: workDir,
+      ...options,
+      signal: bench.abort.signal,
+      mark: "tools-bench",
+      limits: executionLimits,
+      started: async ({ pid }) => void bench.commands.push({ command, args, pid }),
     });
   const tools: ExecutorTools = {
     config,

@@ -47,6 +47,17 @@ export async function commandArgs(
   ];
 }
 
+/** Parts of a finished command line: options up to each `-i` and its file, then the rest, last the output. */
+export function commandFromArgs(args: readonly string[]): FfmpegCommand {
+  const inputs: { args: readonly string[]; file: string }[] = [];
+  let from = 0;
+  for (let at = args.indexOf("-i"); at >= 0; at = args.indexOf("-i", from)) {
+    inputs.push({ args: args.slice(from, at), file: args[at + 1] ?? "" });
+    from = at + 2;
+  }
+  return { inputs, filterGraph: "", outputArgs: args.slice(from, -1), output: args.at(-1) ?? "" };
+}
+
 /** Runs a command as it is. */
 export async function runCommand(
   command: FfmpegCommand,

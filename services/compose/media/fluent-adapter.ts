@@ -23,6 +23,14 @@ interface Spawning {
   _spawnFfmpeg(args: string[], ...rest: unknown[]): void;
 }
 
+/** At least two arguments, which fluent-ffmpeg takes as they are. */
+const pair = (args: readonly string[]): [string, string, ...string[]] => {
+  const [first, second, ...others] = args;
+  if (first === undefined || second === undefined)
+    throw new Error(`a lone option cannot be handed over: ${first}`);
+  return [first, second, ...others];
+};
+
 const ringOf = (lines: readonly string[]): Ring => ({ get: () => lines.join("\n") });
 
 /** Lets fluent-ffmpeg start its processes through the attempt's tools, so that an abort or a restart ends them too. */
@@ -63,11 +71,20 @@ export async function runFluent(
     if (typeof spawning._spawnFfmpeg !== "function")
       throw new Error("this fluent-ffmpeg starts processes in another way");
     spawning._spawnFfmpeg = spawnThroughTools(program, tools, options, seen);
-    for (const { args, file } of command.inputs) fluent.input(file).inputOptions([...args]);
+    for (const { args, file } of command.inputs) {
+      fluent.input(file);
+      // As separate arguments: in a list, fluent-ffmpeg would split an option with a blank in it.
+      if (args.length > 0) fluent.inputOptions(...pair(args));
+    }
     if (command.filterGraph) fluent.complexFilter(command.filterGraph);
     fluent
-      .outputOptions([...command.outputArgs])
-      .outputOptions([...baseArgs.filter((option) => option !== "-y"), ...progressArgs])
+      .outputOptions(
+        ...pair([
+          ...command.outputArgs,
+          ...baseArgs.filter((option) => option !== "-y"),
+          ...progressArgs,
+        ]),
+      )
       .on("error", (error) => reject(error))
       .on("end", () => resolve())
       .save(command.output);

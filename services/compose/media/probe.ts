@@ -86,7 +86,7 @@ export async function probe(
   const unreadable = (reason: string) =>
     new AppError("MEDIA_UNREADABLE", {
       clip: options.clip,
-      expected: expectedWords[options.expected ?? "picture"],
+      expected: options.expected ? expectedWords[options.expected] : "media",
       reason,
     });
   const { ffmpeg, ffprobe } = await findFfmpeg(tools.config);
