@@ -102,7 +102,7 @@ export class Dispatcher {
     this.#deadlineAt = undefined;
     const { nodesLostMax, leaseMs } = this.#config;
     // A lease that ended before a node could have renewed it with this leader tells nothing about the node.
-    const countsAsLoss = now - this.#openedAt > leaseMs;
+    const countsAsLoss = now - this.#openedAt >= leaseMs;
     const due: Promise<Answer>[] = [];
     for (const id of this.#running) {
       const job = this.#actors.get(id);
