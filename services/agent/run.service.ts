@@ -9,6 +9,9 @@ import { agentRun } from "./run.contract.ts";
 type Caller = Pick<ActionContext<unknown>, "call">;
 type Run = RecordOf<(typeof agentRun)["spec"]["fields"]>;
 
+/** A run is shown without its job's progress rather than late. */
+const LIVE_TIMEOUT_MS = 2_000;
+
 const ended = new Set<string>(["success", "failed", "cancelled"]);
 
 /** The app must be there and enabled before a run of it is stored. */
@@ -53,7 +56,9 @@ export const agentRunService = implementResource(agentRun, {
     /** While its job is under way the run shows the job's own state, which is newer than what is stored. */
     async afterGet(run, ctx) {
       if (!run.job_id || ended.has(run.status)) return run;
-      const job = await ctx.call("scheduler.get", { id: run.job_id }).catch(() => undefined);
+      const job = await ctx
+        .call("scheduler.get", { id: run.job_id }, { timeout: LIVE_TIMEOUT_MS })
+        .catch(() => undefined);
       if (!job || ended.has(job.state)) return run;
       return { ...run, status: job.state, progress: job.progress };
     },
@@ -95,7 +100,12 @@ export const agentRunService = implementResource(agentRun, {
           const attached = current["job_id"];
           reason = "stored";
           if (attached !== undefined && attached !== job.id) reason = "other-job";
-          else if (attached === job.id && current["status"] === job.state) reason = "repeated";
+          // A job that succeeded is never run again: any other end of it is an earlier one that comes late.
+          else if (
+            attached === job.id &&
+            [job.state, "success"].includes(current["status"] as string)
+          )
+            reason = "repeated";
           return reason === "stored" ? settledPatch(job, mediaUrl) : undefined;
         })
         .catch((error) => {

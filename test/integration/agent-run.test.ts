@@ -4,7 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
+import { ServiceBroker } from "moleculer";
+import { brokerOptions } from "../../lib/broker-options.ts";
+import { loadConfig } from "../../lib/config.ts";
 import { systemCall } from "../../lib/service.ts";
+import { agentRunService } from "../../services/agent/run.service.ts";
 import type { JobView } from "../../services/scheduler/scheduler.contract.ts";
 import { type Product, startProduct } from "../support/product.ts";
 
@@ -168,6 +172,19 @@ describe("a run and its job", () => {
     expect(attached).toMatchObject({ status: "cancelled", job_id: ended.id, version: 2 });
   });
 
+  test("a failure that is delivered after the success of its retry changes nothing", async () => {
+    const run = await makeRun();
+    const retried = job({ result: result("renders/late.mp4") });
+    const params = { runId: run.id };
+    await call("agent.run.settle", { job: retried, params });
+    const late: JobView = { ...retried, state: "failed", result: undefined };
+    expect(await call("agent.run.settle", { job: late, params })).toEqual({
+      settled: true,
+      reason: "repeated",
+    });
+    expect(await call("agent.run.get", { id: run.id })).toMatchObject({ status: "success" });
+  });
+
   test("a new job starts the run afresh, and the old one can no longer settle it", async () => {
     const run = await makeRun();
     const [first, second] = [job({ state: "failed" }), job({})];
@@ -179,6 +196,31 @@ describe("a run and its job", () => {
       reason: "other-job",
     });
     expect(await call("agent.run.get", { id: run.id })).toMatchObject({ status: "pending" });
+  });
+
+  test("while its job runs, the run shows the job's state and progress; without a scheduler, its own", async () => {
+    const dir = await mkdtemp(join(tmpdir(), "reelmesh-run-"));
+    const { config } = loadConfig({ DATA_DIR: dir, LOG_LEVEL: "fatal", PORT: "0" });
+    const broker = new ServiceBroker(brokerOptions(config));
+    try {
+      broker.createService(agentRunService.schema({ config }));
+      broker.createService({
+        name: "agent.app",
+        actions: { get: () => ({ id: "a", status: "enabled" }) },
+      });
+      await broker.start();
+      const { id } = await systemCall(broker)("agent.run.create", { app_id: "a" });
+      const running = job({ state: "running", progress: 0.25 });
+      await systemCall(broker)("agent.run.attachJob", { runId: id, jobId: running.id });
+      const shown = () => systemCall(broker)("agent.run.get", { id });
+      expect(await shown()).toMatchObject({ status: "pending", progress: 0 });
+      broker.createService({ name: "scheduler", actions: { get: () => running } });
+      await broker.waitForServices("scheduler");
+      expect(await shown()).toMatchObject({ status: "running", progress: 0.25, version: 2 });
+    } finally {
+      await broker.stop();
+      await rm(dir, { recursive: true });
+    }
   });
 
   test("a run that was removed meanwhile ends the callback without an error", async () => {
