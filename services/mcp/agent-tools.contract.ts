@@ -92,11 +92,16 @@ export const agentToolsContract = defineContract({
       output: z.object({
         job_id: JobId,
         times_ms: z
-          .array(z.number())
+          .array(z.int())
           .describe("Time of each picture, row by row from the top left, in milliseconds"),
-        columns: z.int().describe("Pictures in a row; 0 where that is not known"),
+        columns: z.int().describe("Pictures in a row"),
+        duration_ms: z.int().optional(),
         media_url: z.string().optional(),
-        image: z.object({ data: z.string(), mimeType: z.string() }),
+        image_url: z.string().describe("The image as a file"),
+        image: z
+          .object({ data: z.string(), mimeType: z.string() })
+          .optional()
+          .describe("Absent where it is too large for an answer: use image_url"),
       }),
       errors: ["JOB_NOT_FOUND", "CONFLICT", "NOT_FOUND"],
       idempotent: true,

@@ -53,6 +53,6 @@ export const agentToolsService = implementService(agentToolsContract, {
         throw new AppError("JOB_ENDED", { id: job_id, state: job.state });
       return answerFor(await ctx.call("scheduler.cancel", { id: job_id, reason }), ctx.call);
     },
-    preview: (ctx) => previewOf(ctx),
+    preview: (ctx, _calls, host) => previewOf(ctx, host),
   },
 });

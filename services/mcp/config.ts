@@ -6,8 +6,10 @@ export const mcpLimits = {
   waitSecondsMax: 60,
   waitSecondsDefault: 20,
   waitPollMs: 250,
-  /** An image that an agent gets inside an answer; base64 adds a third, and a message of the mesh holds 1 MiB. */
-  imageBytes: 700_000,
+  /** An image inside an answer between nodes; base64 adds a third, and a message of the mesh holds 1 MiB. */
+  meshImageBytes: 760_000,
+  /** The same where everything runs in one process. */
+  localImageBytes: 6_000_000,
   /** Jobs, runs and storyboards in a listing of resources, each. */
   resourcesMax: 20,
   issuesMax: 12,

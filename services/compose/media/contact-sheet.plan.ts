@@ -23,6 +23,8 @@ export interface SheetPlan {
 }
 
 const gap = 4;
+/** Pictures of a sheet unless told otherwise. */
+export const sheetGrid = { columns: 4, rows: 3 } as const;
 
 /** Frames from the middle of equal stretches, and the largest tiles that the area allows. */
 export function planSheet(source: SheetSource, options: SheetOptions): SheetPlan {

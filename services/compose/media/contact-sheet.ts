@@ -1,7 +1,13 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ExecutorTools } from "../executor.ts";
-import { planSheet, type SheetPlan, type SheetSource, sheetLabels } from "./contact-sheet.plan.ts";
+import {
+  planSheet,
+  type SheetPlan,
+  type SheetSource,
+  sheetGrid,
+  sheetLabels,
+} from "./contact-sheet.plan.ts";
 import { findFfmpeg } from "./ffmpeg.ts";
 import { filterValue } from "./ffmpeg-command.ts";
 import { runFfmpeg } from "./run-ffmpeg.ts";
@@ -59,8 +65,8 @@ export async function contactSheet(
   options: { columns?: number; rows?: number } = {},
 ): Promise<{ width: number; height: number }> {
   const plan = planSheet(source, {
-    columns: options.columns ?? 4,
-    rows: options.rows ?? 3,
+    columns: options.columns ?? sheetGrid.columns,
+    rows: options.rows ?? sheetGrid.rows,
     pixelsMax: 480_000,
   });
   const { fontsDir } = await findFfmpeg(tools.config);

@@ -1,0 +1,149 @@
+import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
+import { type Product, startProduct } from "../support/product.ts";
+
+let product: Product;
+let admin: string;
+beforeAll(async () => {
+  product = await startProduct();
+  const login = await product.request("POST", "/auth/admin/login", {
+    body: { username: "admin", password: product.config.ADMIN_PASSWORD },
+  });
+  admin = login.body.responseData?.token;
+});
+afterAll(() => product.stop());
+
+const tool = async (name: string, args: object, more: object = {}) => {
+  const { body } = await product.request("POST", "/mcp/tools/call", {
+    token: product.config.MCP_TOKEN,
+    body: { name, arguments: args, ...more },
+  });
+  return body;
+};
+
+/** Polls the plain job route until the job has ended, or fails after 15 s. */
+async function untilEnded(id: string) {
+  const deadline = Date.now() + 15_000;
+  const seen: number[] = [];
+  for (;;) {
+    const { body } = await product.request("GET", `/mcp/jobs/${id}`, {
+      token: product.config.MCP_TOKEN,
+    });
+    seen.push(body.progress);
+    if (["success", "failed", "cancelled"].includes(body.status)) return { job: body, seen };
+    if (Date.now() > deadline) throw new Error(`still ${JSON.stringify(body)}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+async function newRun() {
+  const app = await product.request("POST", "/agent/admin/app", {
+    token: admin,
+    body: { name: "Short videos" },
+  });
+  const run = await product.request("POST", "/agent/admin/run", {
+    token: product.config.MCP_TOKEN,
+    body: { app_id: app.body.responseData.id },
+  });
+  return run.body.responseData.id as string;
+}
+
+const readRun = async (id: string) =>
+  (await product.request("GET", `/agent/admin/run/${id}`, { token: admin })).body.responseData;
+
+const tiny = { width: 64, height: 96, fps: 10, quality: "draft" };
+
+describe("from an agent app run to a finished video", () => {
+  test("the run gets status and media_url of the video that was rendered for it", async () => {
+    const runId = await newRun();
+    const started = await tool(
+      "compose_timeline_ffmpeg",
+      {
+        timeline: { tracks: [{ type: "text", clips: [{ text: "深夜面馆", duration: 1 }] }] },
+        output: tiny,
+      },
+      { run_id: runId },
+    );
+    expect(started.isError).toBe(false);
+    expect(started.job_id).toBe(started.structuredContent.job_id);
+    expect((await readRun(runId)).job_id).toBe(started.job_id);
+
+    const { job, seen } = await untilEnded(started.job_id);
+    expect(job).toMatchObject({ status: "success", progress: 1 });
+    expect(seen).toEqual([...seen].sort((a, b) => a - b));
+    const file = await fetch(job.media_url);
+    expect(file.headers.get("content-type")).toBe("video/mp4");
+    const bytes = new Uint8Array(await file.arrayBuffer());
+    expect(new TextDecoder().decode(bytes.subarray(4, 8))).toBe("ftyp");
+
+    const deadline = Date.now() + 5_000;
+    let run = await readRun(runId);
+    while (run.media_url === undefined && Date.now() < deadline) {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      run = await readRun(runId);
+    }
+    expect(run).toMatchObject({ status: "success", media_url: job.media_url });
+  });
+
+  test("preview_job shows the video as an image with the times of its pictures", async () => {
+    const started = await tool("compose_timeline_ffmpeg", {
+      timeline: { tracks: [{ type: "text", clips: [{ text: "Hi", duration: 2 }] }] },
+      output: tiny,
+    });
+    const waited = await tool("jobs_wait", { job_id: started.job_id, timeout_seconds: 15 });
+    expect(waited.structuredContent).toMatchObject({ ended: true, status: "success" });
+    const preview = await tool("preview_job", { job_id: started.job_id });
+    const [image, text] = preview.content;
+    expect(image).toMatchObject({ type: "image", mimeType: "image/png" });
+    expect(Buffer.from(image.data, "base64").subarray(1, 4).toString()).toBe("PNG");
+    expect(preview.structuredContent.image).toBeUndefined();
+    const { times_ms, columns, duration_ms, image_url } = preview.structuredContent;
+    expect(JSON.parse(text.text).times_ms).toEqual(times_ms);
+    expect(columns).toBe(4);
+    expect(times_ms).toHaveLength(12);
+    expect(Math.max(...times_ms)).toBeLessThan(duration_ms);
+    expect((await fetch(image_url)).status).toBe(200);
+  });
+
+  test("a preview of a job that still waits says to wait, and of one that failed says why", async () => {
+    const broken = await tool("compose_timeline_ffmpeg", {
+      timeline: {
+        tracks: [{ type: "subtitle", srt: "this is no subtitle file" }],
+      },
+      output: tiny,
+    });
+    if (!broken.isError) {
+      const { job } = await untilEnded(broken.job_id);
+      expect(job.status).toBe("failed");
+      const preview = await tool("preview_job", { job_id: broken.job_id });
+      expect(preview.isError).toBe(true);
+      expect(preview.content[0].text).toContain(job.error.message);
+    }
+    const unknown = await tool("preview_job", { job_id: "3f0c6f0e-8f0b-4f6e-9a53-0c6f0e8f0b4f" });
+    expect(unknown.error).toMatchObject({ type: "JOB_NOT_FOUND", retry: "never" });
+  });
+
+  test("a generated storyboard renders as it is", async () => {
+    const planned = await tool("generate_storyboard", {
+      script: "Night falls. Come in.",
+      duration_seconds: 3,
+      quality: "draft",
+    });
+    expect(planned.isError).toBe(false);
+    const { request, scenes, storyboard_id, source } = planned.structuredContent;
+    expect(source).toBe("script");
+    expect(scenes).toHaveLength(2);
+    const stored = await product.request("GET", `/aigc/admin/storyboard/${storyboard_id}`, {
+      token: admin,
+    });
+    expect(stored.body.responseData.scenes.map(({ text }: { text: string }) => text)).toEqual([
+      "Night falls.",
+      "Come in.",
+    ]);
+    const started = await tool("compose_timeline_ffmpeg", {
+      ...request,
+      output: { ...request.output, ...tiny },
+    });
+    const { job } = await untilEnded(started.job_id);
+    expect(job).toMatchObject({ status: "success", info: { frames: 30 } });
+  });
+});
