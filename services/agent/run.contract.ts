@@ -27,8 +27,10 @@ const fields = z.object({
   job_id: JobId.optional().describe("Composition job of this run"),
   error: runError.optional(),
   progress: z.number().min(0).max(1).default(0),
+  settled_as: z.string().optional().describe("Job and state whose end was stored last"),
 });
-const RunRecord = recordSchema(fields, []) as unknown as z.ZodType<
+const hidden = ["settled_as"] as const;
+const RunRecord = recordSchema(fields, hidden) as unknown as z.ZodType<
   z.output<typeof fields> & { id: string; version: number; createdAt: number; updatedAt: number }
 >;
 
@@ -42,6 +44,8 @@ export const agentRun = defineResource({
   filters: ["app_id", "status", "job_id"],
   sorts: ["status"],
   immutable: ["app_id"],
+  internal: hidden,
+  hidden,
   serve: ["read", "create", "remove"],
   actions: {
     put: action({

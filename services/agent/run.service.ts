@@ -31,10 +31,14 @@ async function mediaUrlOf(ctx: Caller, job: JobView): Promise<string | undefined
   return (await ctx.call("storage.link", { bucket: output.bucket, key: output.key })).url;
 }
 
+/** One end of one job, to know it again when it is delivered twice. */
+const mark = (job: Pick<JobView, "id" | "state">) => `${job.id}:${job.state}`;
+
 /** What a run shows of a job that ended. */
 function settledPatch(job: JobView, mediaUrl: string | undefined): Patch {
   const failure = job.error ?? job.lastError;
   return {
+    settled_as: mark(job),
     job_id: job.id,
     status: job.state,
     progress: job.state === "success" ? 1 : job.progress,
@@ -102,8 +106,7 @@ export const agentRunService = implementResource(agentRun, {
           if (attached !== undefined && attached !== job.id) reason = "other-job";
           // A job that succeeded is never run again: any other end of it is an earlier one that comes late.
           else if (
-            attached === job.id &&
-            [job.state, "success"].includes(current["status"] as string)
+            [mark(job), mark({ ...job, state: "success" })].includes(`${current["settled_as"]}`)
           )
             reason = "repeated";
           return reason === "stored" ? settledPatch(job, mediaUrl) : undefined;

@@ -172,6 +172,20 @@ describe("a run and its job", () => {
     expect(attached).toMatchObject({ status: "cancelled", job_id: ended.id, version: 2 });
   });
 
+  test("an agent that reports success before the job does keeps the media_url from being lost", async () => {
+    const run = await makeRun();
+    const ended = job({ result: result("renders/early.mp4") });
+    await call("agent.run.attachJob", { runId: run.id, jobId: ended.id });
+    await send("PUT", `${path}/${run.id}`, { status: "success" });
+    const params = { job: ended, params: { runId: run.id } };
+    expect((await call("agent.run.settle", params)).reason).toBe("stored");
+    await send("PUT", `${path}/${run.id}`, { result: { note: "mine" } });
+    expect((await call("agent.run.settle", params)).reason).toBe("repeated");
+    const settled = (await send("GET", `${path}/${run.id}`)).body.responseData;
+    expect(settled).toMatchObject({ media_url: expect.any(String), result: { note: "mine" } });
+    expect(settled).not.toHaveProperty("settled_as");
+  });
+
   test("a failure that is delivered after the success of its retry changes nothing", async () => {
     const run = await makeRun();
     const retried = job({ result: result("renders/late.mp4") });
