@@ -1,0 +1,154 @@
+import { createReadStream } from "node:fs";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Context, Logger, ServiceBroker } from "moleculer";
+import { mayCall } from "../../lib/access.middleware.ts";
+import type { Config } from "../../lib/config.ts";
+import type { Actor, Realm, Route } from "../../lib/contract.ts";
+import { AppError } from "../../lib/errors.ts";
+import { type Meta, systemCall, type TypedCall } from "../../lib/service.ts";
+import { languageOf, success } from "./answer.ts";
+import { coerceQuery } from "./coerce-query.ts";
+import type { EdgeServer } from "./edge-server.ts";
+import { spoolForm } from "./multipart.ts";
+import type { RawExchange, RawRoute } from "./raw-route.ts";
+import { contentTypeOf, isJson, readBody } from "./request-body.ts";
+import { fieldsOf } from "./request-fields.ts";
+import type { Router, Target } from "./router.ts";
+
+/** What moleculer-web hangs on a request on its way. */
+export type EdgeRequest = IncomingMessage & {
+  $ctx: Context<unknown, Meta>;
+  $target?: Target;
+  $params: { params: Record<string, string> };
+  originalUrl: string;
+};
+
+export interface PipelineParts {
+  config: Config;
+  router: Router;
+  edge: EdgeServer;
+  broker: ServiceBroker;
+  logger: Logger;
+}
+
+const HOST_HEADER = /^[\w.-]+(:\d{1,5})?$|^\[[\da-f:]+\](:\d{1,5})?$/i;
+
+const bearer = (req: IncomingMessage) =>
+  /^Bearer +(\S+) *$/i.exec(req.headers.authorization ?? "")?.[1];
+
+export const pathOf = (url: string): string => url.split("?", 1)[0]!;
+const queryOf = (url: string) =>
+  new URLSearchParams(url.includes("?") ? url.slice(url.indexOf("?") + 1) : "");
+
+/** The action checks again, where it runs; here it saves reading a stranger's body. */
+function admit(access: "public" | readonly Realm[], actor: Actor | undefined): void {
+  const verdict = mayCall(access, actor);
+  if (!verdict.allowed) throw new AppError(verdict.type, { reason: verdict.reason });
+}
+
+/** The way of one request after its route is known: who acts, may they, with what, and the answer. */
+export class RequestPipeline {
+  readonly #parts: PipelineParts;
+  constructor(parts: PipelineParts) {
+    this.#parts = parts;
+  }
+
+  async run(req: EdgeRequest, res: ServerResponse, target: Target): Promise<void> {
+    req.$target = target;
+    const { meta } = req.$ctx;
+    meta.language = languageOf(req.headers["accept-language"]);
+    // The socket's own address: a forwarded one is believed from nobody.
+    meta.clientAddress = req.socket.remoteAddress;
+    meta.baseUrl = this.#baseUrl(req);
+    meta["idempotencyKey"] = req.headers["idempotency-key"]?.toString();
+    const actor = await this.#identify(req);
+    meta.actor = actor;
+    if (target.raw) return this.#handleRaw(req, res, target.raw, actor);
+    const { spec } = target;
+    admit(spec.contract.access ?? [], actor);
+    const isForm = contentTypeOf(req).type === "multipart/form-data";
+    if (spec.contract.body === "multipart" && isForm) return this.#callWithForm(req, res, spec);
+    const params = await this.#paramsOf(req, spec);
+    success(spec.contract, req, res, await req.$ctx.call(spec.action, params));
+  }
+
+  /** A token that nobody knows is refused even where anonymous clients are served. */
+  async #identify(req: EdgeRequest): Promise<Actor | undefined> {
+    const token = bearer(req);
+    if (token === undefined) return undefined;
+    // Not through the request's own context: its meta would be merged back, and with it the system's identity.
+    const actor = await systemCall(this.#parts.broker)("auth.verify", { token });
+    if (!actor)
+      throw new AppError("UNAUTHENTICATED", {
+        reason: { en: "the bearer token is not valid", zh: "令牌无效或已过期" },
+      });
+    return actor;
+  }
+
+  #baseUrl(req: IncomingMessage): string {
+    const { config, edge } = this.#parts;
+    if (config.PUBLIC_URL) return config.PUBLIC_URL.replace(/\/+$/, "");
+    // Only a gateway on all networks must ask the client under which name it was reached.
+    const host = req.headers.host ?? "";
+    const wildcard = config.HOST === "0.0.0.0" || config.HOST === "::";
+    return wildcard && HOST_HEADER.test(host) ? `http://${host}` : edge.url;
+  }
+
+  /** Parameters of an action: query, then body, then path, each later one winning. */
+  async #paramsOf(req: EdgeRequest, { contract }: Route, form?: Record<string, unknown>) {
+    const filter = !isJson(contentTypeOf(req));
+    const query = fieldsOf(queryOf(req.originalUrl), { filter, where: "query" });
+    const takesBody = req.method !== "GET" && req.method !== "HEAD";
+    const multipart = contract.body === "multipart";
+    const body = form ?? (takesBody ? await readBody(req, { multipart }) : {});
+    return {
+      ...coerceQuery(contract.input, query),
+      // Values of a form are text, like those of a query; JSON says itself what is a number.
+      ...(filter ? coerceQuery(contract.input, body) : body),
+      ...coerceQuery(contract.input, req.$params.params),
+    };
+  }
+
+  /** A form with a file: spooled first, since fields may follow the file, then streamed to the action. */
+  async #callWithForm(req: EdgeRequest, res: ServerResponse, spec: Route): Promise<void> {
+    const form = await spoolForm(req, this.#parts.config.DATA_DIR);
+    try {
+      const params = await this.#paramsOf(req, spec, form.fields);
+      const stream = form.file ? createReadStream(form.file.path) : undefined;
+      stream?.on("error", (error) => this.#parts.logger.error("spooled upload", error));
+      const data = await req.$ctx.call(spec.action, params, { timeout: 0, stream } as never);
+      success(spec.contract, req, res, data);
+    } finally {
+      await form.discard();
+    }
+  }
+
+  async #handleRaw(
+    req: EdgeRequest,
+    res: ServerResponse,
+    raw: RawRoute,
+    actor: Actor | undefined,
+  ): Promise<void> {
+    admit(raw.access, actor);
+    const { config, broker, logger, router, edge } = this.#parts;
+    const gone = new AbortController();
+    res.once("close", () => gone.abort());
+    const ctx = req.$ctx;
+    const call = (name: string, params: object, options: object) =>
+      ctx.call(name, params, options as never);
+    const exchange: RawExchange = {
+      call: call as unknown as TypedCall,
+      actor,
+      host: { config, broker, logger, call: systemCall(broker) },
+      // Resolved again: moleculer-web cuts a slash at the end, which is part of an object's name.
+      params: router.resolve(req.method ?? "", pathOf(req.originalUrl)).params,
+      query: queryOf(req.originalUrl),
+      language: ctx.meta.language ?? "zh",
+      baseUrl: ctx.meta.baseUrl ?? edge.url,
+      signal: AbortSignal.any([gone.signal, edge.stopping]),
+    };
+    await raw.handle(req, res, exchange);
+    if (!res.writableEnded && !res.destroyed)
+      await new Promise<void>((resolve) => res.once("close", resolve));
+  }
+}
