@@ -112,15 +112,16 @@ export class RequestPipeline {
   /** A form with a file: spooled first, since fields may follow the file, then streamed to the action. */
   async #callWithForm(req: EdgeRequest, res: ServerResponse, spec: Route): Promise<void> {
     const form = await spoolForm(req, this.#parts.config.DATA_DIR);
+    let data: unknown;
     try {
       const params = await this.#paramsOf(req, spec, form.fields);
       const stream = form.file ? createReadStream(form.file.path) : undefined;
       stream?.on("error", (error) => this.#parts.logger.error("spooled upload", error));
-      const data = await req.$ctx.call(spec.action, params, { timeout: 0, stream } as never);
-      success(spec.contract, req, res, data);
+      data = await req.$ctx.call(spec.action, params, { timeout: 0, stream } as never);
     } finally {
       await form.discard();
     }
+    success(spec.contract, req, res, data);
   }
 
   async #handleRaw(

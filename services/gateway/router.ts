@@ -20,7 +20,7 @@ export const formOf = (target: Target | undefined): ActionContract["form"] =>
 
 /** Radix-tree router over all routes; two routes on one method and path are a mistake and stop the start. */
 export class Router {
-  readonly #tree = FindMyWay({ ignoreTrailingSlash: true, maxParamLength: 1024 });
+  readonly #tree = FindMyWay({ maxParamLength: 1024 });
 
   constructor(routes: readonly Route[], raw: readonly RawRoute[]) {
     for (const spec of routes) this.#add(spec.method, spec.path, { spec });
@@ -30,7 +30,11 @@ export class Router {
   #add(method: Method | "HEAD", path: string, target: Target): void {
     const rest = REST.exec(path)?.[1];
     const pattern = path.replace(REST, "*").replace(/\{(\w+)\}/g, ":$1");
-    this.#tree.on(method as HTTPMethod, pattern, () => undefined, { target, rest });
+    // With and without a slash at the end, but for names of objects, where it belongs to the name.
+    const bare = pattern.replace(/\/$/, "");
+    const patterns = rest === undefined && bare !== "" ? [bare, `${bare}/`] : [pattern];
+    for (const one of patterns)
+      this.#tree.on(method as HTTPMethod, one, () => undefined, { target, rest });
   }
 
   #find(method: string, path: string): Match | undefined {
