@@ -48,9 +48,12 @@ export function planEnhance(
     facts.uprightFilters,
     // A common time base first: releases differ by a frame otherwise.
     task.fps && facts.kind === "video" ? `settb=AVTB,fps=${task.fps}` : "",
-    task.denoise > 0 ? denoise(task.denoise) : "",
+    // The filter knows no transparency; a logo has no noise.
+    task.denoise > 0 && !facts.hasAlpha ? denoise(task.denoise) : "",
     `scale=${width}:${height}:flags=lanczos+accurate_rnd`,
-    task.sharpen > 0 ? `unsharp=5:5:${(task.sharpen * 1.5).toFixed(2)}:5:5:0` : "",
+    facts.kind === "image" ? `format=${facts.hasAlpha ? "gbrap" : "gbrp"}` : "",
+    // Adapts to the contrast around each pixel, so that edges get no halo; its last fifth is garish.
+    task.sharpen > 0 ? `cas=${(task.sharpen * 0.8).toFixed(2)}` : "",
     "setsar=1",
   ];
   return {
