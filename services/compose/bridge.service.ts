@@ -3,6 +3,7 @@ import { AppError, asAppError } from "../../lib/errors.ts";
 import { restoreUrls } from "../../lib/restore-urls.ts";
 import { type ActionContext, implementService, type ServiceHost } from "../../lib/service.ts";
 import { answerFor, jobFor, ownerOf } from "./bridge.answer.ts";
+import { checkComposition, checkTimeline } from "./bridge.check.ts";
 import {
   bridgeContract,
   type ComposeTask,
@@ -63,10 +64,16 @@ function workOf<T extends Task>(task: T): Omit<T, keyof Task> {
 
 export const bridgeService = implementService(bridgeContract, {
   handlers: {
-    composeTimeline: (ctx: ActionContext<z.output<typeof TimelineTask>>, _state, host) =>
-      submit(ctx, host, "timeline", workOf(ctx.params)),
-    compose: (ctx: ActionContext<z.output<typeof ComposeTask>>, _state, host) =>
-      submit(ctx, host, "compose", workOf(ctx.params)),
+    composeTimeline: (ctx: ActionContext<z.output<typeof TimelineTask>>, _state, host) => {
+      const request = workOf(ctx.params);
+      checkTimeline(request);
+      return submit(ctx, host, "timeline", request);
+    },
+    compose: (ctx: ActionContext<z.output<typeof ComposeTask>>, _state, host) => {
+      const task = workOf(ctx.params);
+      checkComposition(task);
+      return submit(ctx, host, "compose", task);
+    },
     enhance: (ctx: ActionContext<z.output<typeof EnhanceTask>>, _state, host) =>
       submit(ctx, host, "enhance", workOf(ctx.params)),
     job: async (ctx) =>

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { createServer } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
 import { systemCall } from "../../lib/service.ts";
 import { type Product, startProduct } from "../support/product.ts";
@@ -6,13 +7,17 @@ import { type Product, startProduct } from "../support/product.ts";
 let product: Product;
 let token: string;
 beforeAll(async () => {
-  product = await startProduct();
+  product = await startProduct({ FETCH_ALLOW: "127.0.0.1" });
   token = product.config.BRIDGE_TOKEN;
 });
 afterAll(() => product.stop());
 
 const post = (path: string, body: object, headers: Record<string, string> = {}) =>
   product.request("POST", path, { token, body, headers });
+const picture = Buffer.from(
+  "iVBORw0KGgoAAAANSUhEUgAAABAAAAAQCAIAAACQkWg2AAAAFElEQVR4nGOoIBEwjGoY1TB8NQAAY1loECb4YI4AAAAASUVORK5CYII=",
+  "base64",
+);
 const title = {
   timeline: { tracks: [{ type: "text", clips: [{ text: "Hi", duration: 0.2 }] }] },
   output: { width: 64, height: 64, fps: 5, quality: "draft" },
@@ -109,13 +114,41 @@ describe("composition bridge", () => {
     );
   });
 
-  test("a signed link whose ampersands were escaped on the way is restored before it is fetched", async () => {
-    const call = systemCall(product.broker);
-    const { body } = await post("/compose", {
-      media: [{ src: "https://media.invalid/a.jpg?Expires=9&amp;Signature=x%3D&amp;Id=1" }],
+  test("a signed link whose ampersands were escaped on the way is fetched with the ampersands restored", async () => {
+    const asked: (string | undefined)[] = [];
+    const server = createServer((req, res) => {
+      asked.push(req.url);
+      res.writeHead(200, { "content-type": "image/png" }).end(picture);
     });
-    const { jobs } = await call("scheduler.list", { kind: "compose" });
-    expect(jobs.map(({ id }) => id)).toContain(body.job_id);
-    await call("scheduler.cancel", { id: body.job_id });
+    await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+    const { port } = server.address() as { port: number };
+    try {
+      const src = `http://127.0.0.1:${port}/a.png?Expires=9&amp;Signature=x%3D&amp;Id=1`;
+      const { body } = await post("/compose-timeline-ffmpeg", {
+        timeline: { tracks: [{ type: "video", clips: [{ src, duration: 0.4 }] }] },
+        output: title.output,
+      });
+      expect(await untilEnded(body.job_id)).toMatchObject({ status: "success" });
+      expect(new Set(asked)).toEqual(new Set(["/a.png?Expires=9&Signature=x%3D&Id=1"]));
+    } finally {
+      server.close();
+      server.closeAllConnections();
+    }
+  });
+
+  test("subtitles that are none, and a timeline that shows nothing, are refused before a job exists", async () => {
+    const subtitles = await post("/compose-timeline-ffmpeg", {
+      timeline: { tracks: [{ type: "subtitle", srt: "this is no subtitle file" }] },
+    });
+    expect(subtitles.status).toBe(400);
+    expect(subtitles.body.error).toMatchObject({
+      type: "TIMELINE_INVALID",
+      message: expect.stringContaining("timeline.tracks[0].srt"),
+    });
+    const row = await post("/compose", {
+      media: [{ src: "https://a.example/b.jpg" }],
+      subtitles: "x",
+    });
+    expect(row.status).toBe(400);
   });
 });

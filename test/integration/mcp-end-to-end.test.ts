@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
+import { systemCall } from "../../lib/service.ts";
 import { type Product, startProduct } from "../support/product.ts";
 
 let product: Product;
@@ -104,20 +105,25 @@ describe("from an agent app run to a finished video", () => {
     expect((await fetch(image_url)).status).toBe(200);
   });
 
-  test("a preview of a job that still waits says to wait, and of one that failed says why", async () => {
-    const broken = await tool("compose_timeline_ffmpeg", {
-      timeline: {
-        tracks: [{ type: "subtitle", srt: "this is no subtitle file" }],
-      },
-      output: tiny,
+  test("a preview of a job that failed says why, and of one that still runs says to wait", async () => {
+    const call = systemCall(product.broker);
+    const owner = "agent:mcp-token";
+    const broken = await call("scheduler.submit", {
+      kind: "enhance",
+      payload: { src: "no/such/object.mp4" },
+      owner,
+      attemptsMax: 1,
     });
-    if (!broken.isError) {
-      const { job } = await untilEnded(broken.job_id);
-      expect(job.status).toBe("failed");
-      const preview = await tool("preview_job", { job_id: broken.job_id });
-      expect(preview.isError).toBe(true);
-      expect(preview.content[0].text).toContain(job.error.message);
-    }
+    const { job } = await untilEnded(broken.id);
+    expect(job.status).toBe("failed");
+    const failed = await tool("preview_job", { job_id: broken.id });
+    expect(failed.isError).toBe(true);
+    expect(failed.content[0].text).toContain(job.error.message);
+
+    const slow = await call("scheduler.submit", { kind: "noop", payload: { ms: 60_000 }, owner });
+    const early = await tool("preview_job", { job_id: slow.id });
+    expect(early.content[0].text).toContain("jobs_wait");
+    await tool("jobs_cancel", { job_id: slow.id });
     const unknown = await tool("preview_job", { job_id: "3f0c6f0e-8f0b-4f6e-9a53-0c6f0e8f0b4f" });
     expect(unknown.error).toMatchObject({ type: "JOB_NOT_FOUND", retry: "never" });
   });
