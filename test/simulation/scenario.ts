@@ -1,0 +1,152 @@
+import type { Rates } from "./network.ts";
+import { Random } from "./random.ts";
+
+/** What a client does. Jobs are named by their place in the list of submissions. */
+export type Operation =
+  | {
+      type: "submit";
+      atMs: number;
+      job: number;
+      owner: string;
+      queue: string;
+      priority: number;
+      delayMs: number;
+      attemptsMax: number;
+      /** The same request is made this many times, by clients that know nothing of each other. */
+      copies: number;
+      work: Work;
+    }
+  | { type: "cancel" | "retry"; atMs: number; job: number }
+  | { type: "pause"; atMs: number; queue: string; forMs: number };
+
+/** How the attempts of a job go. The last entry counts for all further attempts. */
+export interface Work {
+  attempts: ("ok" | "error" | "fatal" | "hang" | "silent")[];
+  durationMs: number;
+}
+
+export type Fault =
+  | { type: "crash"; atMs: number; who: string; downMs: number }
+  | { type: "cut"; atMs: number; who: string; forMs: number }
+  | { type: "drain"; atMs: number; who: string; graceMs: number; forMs: number }
+  | { type: "disk"; atMs: number; forMs: number };
+
+export interface Scenario {
+  seed: number;
+  nodes: { name: string; slots: number }[];
+  rates: Rates;
+  /** Faults end here and everything is repaired; then the system must come to rest. */
+  healMs: number;
+  operations: Operation[];
+  faults: Fault[];
+  /** Urgent jobs of one owner keep coming while an unhurried one waits. */
+  rush?: { everyMs: number; durationMs: number; untilMs: number };
+}
+
+const seldom = (random: Random, share: number, value: () => number) =>
+  random.chance(share) ? value() : 0;
+
+function drawRates(random: Random): Rates {
+  return {
+    loss: seldom(random, 0.6, () => random.next() * 0.25),
+    duplicate: seldom(random, 0.6, () => random.next() * 0.3),
+    late: seldom(random, 0.6, () => random.next() * 0.2),
+    lateMsMax: random.int(50, 12_000),
+  };
+}
+
+function drawWork(random: Random): Work {
+  const attempts: Work["attempts"] = [];
+  while (attempts.length < 3 && random.chance(0.3))
+    attempts.push(random.pick(["error", "error", "error", "fatal", "hang", "silent"]));
+  return { attempts: [...attempts, "ok"], durationMs: random.int(10, 15_000) };
+}
+
+function drawOperations(random: Random, healMs: number): Operation[] {
+  const operations: Operation[] = [];
+  const jobs = random.int(1, 7);
+  for (let job = 0; job < jobs; job += 1) {
+    const atMs = random.int(0, healMs * 0.8);
+    operations.push({
+      type: "submit",
+      atMs,
+      job,
+      owner: random.pick(["ann", "bob"]),
+      queue: random.pick(["default", "default", "slow"]),
+      priority: random.pick([1, 50, 50, 100]),
+      delayMs: seldom(random, 0.15, () => random.int(1, 10_000)),
+      attemptsMax: random.int(1, 4),
+      copies: random.chance(0.2) ? 2 : 1,
+      work: drawWork(random),
+    });
+    if (random.chance(0.25))
+      operations.push({ type: "cancel", atMs: atMs + random.int(0, 20_000), job });
+    if (random.chance(0.15))
+      operations.push({ type: "retry", atMs: atMs + random.int(1_000, 30_000), job });
+  }
+  if (random.chance(0.15))
+    operations.push({
+      type: "pause",
+      atMs: random.int(0, healMs),
+      queue: random.pick(["default", "slow"]),
+      forMs: random.int(100, 20_000),
+    });
+  return operations;
+}
+
+function drawFaults(random: Random, healMs: number, nodes: readonly { name: string }[]): Fault[] {
+  const faults: Fault[] = [];
+  const names = nodes.map(({ name }) => name);
+  const at = () => random.int(0, healMs);
+  if (random.chance(0.4))
+    for (let count = random.int(1, 2); count > 0; count -= 1)
+      faults.push({ type: "crash", atMs: at(), who: "leader", downMs: random.int(50, 30_000) });
+  if (random.chance(0.5))
+    for (let count = random.int(1, 3); count > 0; count -= 1)
+      faults.push({
+        type: "crash",
+        atMs: at(),
+        who: random.pick(names),
+        downMs: random.int(50, 30_000),
+      });
+  if (random.chance(0.5))
+    for (let count = random.int(1, 3); count > 0; count -= 1)
+      faults.push({
+        type: "cut",
+        atMs: at(),
+        who: random.pick([...names, ...names, "leader", "client"]),
+        forMs: random.int(500, 35_000),
+      });
+  if (random.chance(0.2))
+    faults.push({
+      type: "drain",
+      atMs: at(),
+      who: random.pick(names),
+      graceMs: random.int(0, 10_000),
+      forMs: random.int(1_000, 30_000),
+    });
+  if (random.chance(0.15)) faults.push({ type: "disk", atMs: at(), forMs: random.int(100, 5_000) });
+  return faults;
+}
+
+/** Everything that will happen from outside, drawn from a seed. Which kinds of trouble occur at all is drawn too. */
+export function drawScenario(seed: number): Scenario {
+  const random = new Random(`${seed}/scenario`);
+  const healMs = random.int(10_000, 60_000);
+  const nodes = Array.from({ length: random.int(1, 3) }, (_, n) => ({
+    name: `node${n + 1}`,
+    slots: random.int(1, 2),
+  }));
+  const rushes = random.chance(0.06);
+  return {
+    seed,
+    nodes: rushes ? nodes.slice(0, 1).map((node) => ({ ...node, slots: 1 })) : nodes,
+    rates: drawRates(random),
+    healMs: rushes ? Math.min(healMs, 15_000) : healMs,
+    operations: drawOperations(random, rushes ? Math.min(healMs, 15_000) : healMs),
+    faults: drawFaults(random, healMs, nodes.slice(0, rushes ? 1 : 3)).filter(
+      ({ atMs }) => !rushes || atMs < 15_000,
+    ),
+    rush: rushes ? { everyMs: 900, durationMs: 1_000, untilMs: 90_000 } : undefined,
+  };
+}

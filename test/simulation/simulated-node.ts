@@ -1,0 +1,267 @@
+import { nodeLimits } from "../../services/compose/config.ts";
+import { NodeAgent } from "../../services/compose/node-agent.ts";
+import type {
+  AttemptKey,
+  ExecutionOutcome,
+  JournalEntry,
+  NodeJournal,
+  NodePorts,
+} from "../../services/compose/node-ports.ts";
+import type {
+  AttemptReport,
+  HeartbeatAnswer,
+  JobResult,
+  NodeReport,
+  StartOrder,
+} from "../../services/scheduler/job.types.ts";
+import type { Checkers } from "./checkers.ts";
+import type { Party } from "./network.ts";
+import type { Random } from "./random.ts";
+import type { Work } from "./scenario.ts";
+import type { World } from "./world.ts";
+
+/** The parts of the node's ports that go over the network to the leader. */
+export type ToLeader = Pick<NodePorts, "complete" | "fail" | "handBack" | "isCommitted"> & {
+  heartbeat(report: NodeReport, attempts: AttemptReport[]): Promise<HeartbeatAnswer>;
+};
+
+/** Deliberate mistakes, for the proof that the checkers see them. */
+export interface NodeFaults {
+  wrapPorts?: (ports: NodePorts) => NodePorts;
+  forgetsJournal?: boolean;
+}
+
+const name = ({ jobId, attempt }: AttemptKey) => `${jobId}/${attempt}`;
+
+/** Objects that attempts have uploaded, for all nodes. */
+export class SimulatedStorage {
+  readonly objects = new Set<string>();
+}
+
+/** A compose node: the real agent, a journal that survives crashes, and processes that do so too. */
+export class SimulatedNode implements Party {
+  readonly name: string;
+  readonly slots: number;
+  incarnation = 0;
+  isUp = false;
+  agent: NodeAgent | undefined;
+  readonly #world: World;
+  readonly #random: Random;
+  readonly #leader: (node: SimulatedNode) => ToLeader;
+  readonly #storage: SimulatedStorage;
+  readonly #checkers: Checkers;
+  readonly #workOf: (order: StartOrder) => Work;
+  readonly #faults: NodeFaults;
+  readonly #durable = new Map<string, JournalEntry>();
+  /** Running processes by attempt; they outlive the node's own process. */
+  readonly #processes = new Map<string, { order: StartOrder; boot: string }>();
+  #boot = "";
+
+  constructor(options: {
+    name: string;
+    slots: number;
+    world: World;
+    leader: (node: SimulatedNode) => ToLeader;
+    storage: SimulatedStorage;
+    checkers: Checkers;
+    workOf: (order: StartOrder) => Work;
+    faults: NodeFaults;
+  }) {
+    this.name = options.name;
+    this.slots = options.slots;
+    this.#world = options.world;
+    this.#random = options.world.random(options.name);
+    this.#leader = options.leader;
+    this.#storage = options.storage;
+    this.#checkers = options.checkers;
+    this.#workOf = options.workOf;
+    this.#faults = options.faults;
+  }
+
+  start(): void {
+    if (this.isUp) return;
+    this.incarnation += 1;
+    this.isUp = true;
+    this.#boot = `${this.name}-run${this.incarnation}`;
+    this.#world.note(() => `${this.name} starts as ${this.#boot}`);
+    const identity = { node: this.name, boot: this.#boot, slots: this.slots, kinds: ["render"] };
+    const ports = this.#ports(this.incarnation, this.#boot);
+    this.agent = new NodeAgent(identity, this.#faults.wrapPorts?.(ports) ?? ports, nodeLimits);
+    this.#checkers.nodeStarted(this.name);
+    void this.agent.recover();
+  }
+
+  crash(): void {
+    if (!this.isUp) return;
+    this.#world.note(() => `${this.name} crashes`);
+    this.isUp = false;
+    this.incarnation += 1;
+    this.agent = undefined;
+    this.#checkers.nodeCrashed(this.name);
+  }
+
+  get boot(): string {
+    return this.#boot;
+  }
+
+  /** Attempts whose processes run, whether the node knows of them or not. */
+  running(): { order: StartOrder; boot: string }[] {
+    return [...this.#processes.values()];
+  }
+
+  /** Runs something later, unless this run of the node is over by then. */
+  #later(incarnation: number, delayMs: number, run: () => void): void {
+    this.#world.after(delayMs, () => {
+      if (this.incarnation !== incarnation) return false;
+      run();
+      return true;
+    });
+  }
+
+  #ports(incarnation: number, boot: string): NodePorts {
+    const world = this.#world;
+    const toLeader = this.#leader(this);
+    let wakeAt = Number.POSITIVE_INFINITY;
+    const clockOffset = this.#random.int(0, 1_000_000);
+    const clock = () => world.now + clockOffset;
+    return {
+      nowMonotonic: clock,
+      journal: this.#journal(incarnation),
+      execute: (order, signal, report) => this.#execute(incarnation, boot, order, signal, report),
+      killOrphan: (entry) =>
+        new Promise((resolve) => {
+          this.#later(incarnation, this.#random.int(1, 500), () => {
+            this.#processes.delete(name(entry));
+            resolve();
+          });
+        }),
+      discardOutput: (key) =>
+        new Promise((resolve) => {
+          this.#later(incarnation, this.#random.int(1, 20), () => {
+            this.#storage.objects.delete(name(key));
+            this.#checkers.discarded(key);
+            resolve();
+          });
+        }),
+      isCommitted: toLeader.isCommitted,
+      heartbeat: (attempts, draining) =>
+        toLeader.heartbeat(
+          {
+            node: this.name,
+            boot,
+            kinds: ["render"],
+            slots: this.slots,
+            cpuPercent: 0,
+            memoryPercent: 0,
+            gpu: { count: 0, idle: 0, usedPercent: 0 },
+            draining,
+          },
+          attempts,
+        ),
+      complete: toLeader.complete,
+      fail: toLeader.fail,
+      handBack: toLeader.handBack,
+      log: (_level, text) => world.note(() => `${this.name}: ${text}`),
+      wakeAt: (at) => {
+        wakeAt = at;
+        if (at === Number.POSITIVE_INFINITY) return;
+        world.after(at - clock(), () => {
+          // Armed anew in the meantime.
+          if (this.incarnation !== incarnation || wakeAt !== at) return false;
+          wakeAt = Number.POSITIVE_INFINITY;
+          this.agent?.tick(clock());
+          return true;
+        });
+      },
+    };
+  }
+
+  #journal(incarnation: number): NodeJournal {
+    const durable = this.#durable;
+    if (this.#faults.forgetsJournal) durable.clear();
+    const write = (change: () => void) =>
+      new Promise<void>((resolve) => {
+        // A write that a crash overtakes may have reached the disk all the same.
+        const survives = this.#random.chance(0.5);
+        this.#world.after(this.#random.int(1, 4), () => {
+          const lives = this.incarnation === incarnation;
+          if (lives || survives) change();
+          if (lives) resolve();
+        });
+      });
+    return {
+      add: (entry) => write(() => durable.set(name(entry), { ...entry })),
+      addProcess: () => Promise.resolve(),
+      release: (key) =>
+        write(() => {
+          const entry = durable.get(name(key));
+          if (entry) durable.set(name(key), { ...entry, released: true });
+        }),
+      remove: (key) => write(() => durable.delete(name(key))),
+      entries: () => [...durable.values()],
+    };
+  }
+
+  #execute(
+    incarnation: number,
+    boot: string,
+    order: StartOrder,
+    signal: AbortSignal,
+    report: (progress: number, stage?: string) => void,
+  ): Promise<ExecutionOutcome> {
+    const key = name(order);
+    const work = this.#workOf(order);
+    const fate = work.attempts[Math.min(order.attempt, work.attempts.length) - 1] ?? "ok";
+    this.#processes.set(key, { order, boot });
+    this.#checkers.executionStarted(this.name, order);
+    this.#world.note(() => `${this.name} runs ${key} (${fate})`);
+    return new Promise((resolve) => {
+      let open = true;
+      const end = (outcome: ExecutionOutcome) => {
+        if (!open) return;
+        open = false;
+        this.#processes.delete(key);
+        this.#world.note(() => `${this.name} has ended ${key}: ${outcome.ok ? "ok" : "no result"}`);
+        resolve(outcome);
+      };
+      const failure = (type: string, retryable: boolean) =>
+        ({ ok: false, error: { type, message: type }, retryable }) as const;
+      signal.addEventListener("abort", () =>
+        this.#later(incarnation, this.#random.int(5, 1_500), () =>
+          end(failure("SIM_ABORTED", true)),
+        ),
+      );
+      if (fate === "hang") {
+        this.#pulse(incarnation, report, () => open);
+        return;
+      }
+      if (fate === "silent") return;
+      this.#later(incarnation, work.durationMs / 2, () => open && report(0.5, "half"));
+      this.#later(incarnation, work.durationMs, () => {
+        if (!open || signal.aborted) return;
+        if (fate === "ok") {
+          this.#storage.objects.add(key);
+          end({ ok: true, result: resultOf(order) });
+        } else end(failure(fate === "fatal" ? "SIM_FATAL" : "SIM_ERROR", fate === "error"));
+      });
+    });
+  }
+
+  /** Signs of life of an attempt that never ends. */
+  #pulse(incarnation: number, report: (progress: number) => void, isOpen: () => boolean): void {
+    let share = 0;
+    const beat = () => {
+      if (!isOpen()) return;
+      share += (1 - share) / 20;
+      report(share);
+      this.#later(incarnation, 4_000, beat);
+    };
+    beat();
+  }
+}
+
+const resultOf = (order: StartOrder): JobResult => ({
+  hash: name(order),
+  outputs: [{ bucket: "b", key: name(order), bytes: 1, contentType: "text/plain", role: "media" }],
+  info: {},
+});
