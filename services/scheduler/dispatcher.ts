@@ -206,6 +206,15 @@ export class Dispatcher {
     this.#ports.rearm?.();
   }
 
+  /**
+   * A node says that an attempt is over: whatever becomes of the report, its slot is free. The next claim goes into
+   * the commit that the report goes into.
+   */
+  attemptEnded({ node, jobId, attempt }: { node: string; jobId: string; attempt: number }): void {
+    this.#nodes.release(node, jobId, attempt);
+    this.place();
+  }
+
   async #begin(job: Job & { state: "running" }): Promise<void> {
     const { spec, history, node, boot } = job;
     const { attempt } = history;

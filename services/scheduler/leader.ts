@@ -238,7 +238,9 @@ export class Leader {
   async complete(
     ref: AttemptOf & { result: JobResult },
   ): Promise<{ outcome: "committed" | "fenced" }> {
-    const answer = await this.#actors.send(ref.jobId, { ...ref, type: "complete" });
+    const sent = this.#actors.send(ref.jobId, { ...ref, type: "complete" });
+    this.#dispatcher.attemptEnded(ref);
+    const answer = await sent;
     const won =
       answer.outcome === "changed" ||
       (answer.outcome === "ignored" && answer.reason === "already-done");
@@ -249,7 +251,9 @@ export class Leader {
     ref: AttemptOf & { error: JobError; retryable: boolean },
   ): Promise<{ outcome: "recorded" | "fenced" }> {
     const random = this.#ports.random();
-    const answer = await this.#actors.send(ref.jobId, { ...ref, type: "fail", random });
+    const sent = this.#actors.send(ref.jobId, { ...ref, type: "fail", random });
+    this.#dispatcher.attemptEnded(ref);
+    const answer = await sent;
     return { outcome: answer.outcome === "changed" ? "recorded" : "fenced" };
   }
 

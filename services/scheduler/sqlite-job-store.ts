@@ -55,6 +55,8 @@ const INSERT_LOG = `INSERT INTO job_logs
 const TRIM_LOG = `DELETE FROM job_logs WHERE job_id = ?1 AND seq <=
   (SELECT max(seq) FROM job_logs WHERE job_id = ?1) - iif(level = 'info', ${logLinesMax}, ${2 * logLinesMax})`;
 
+const TRIM_EACH_ATTEMPTS = 50;
+
 interface JobRow {
   seq: number;
   life: string;
@@ -107,7 +109,10 @@ export class SqliteJobStore implements JobStore {
             { sql: INSERT_SPEC, params: [JSON.stringify(spec)] },
           ]
         : [this.#update(next, expectedVersion)];
-    if (log.length > 0) statements.push(...logStatements(spec.id, log));
+    statements.push(...logLines(spec.id, log));
+    // A job writes a line or two an attempt: looking for lines to drop each time would cost more than it saves.
+    if (history.attempt % TRIM_EACH_ATTEMPTS === TRIM_EACH_ATTEMPTS - 1)
+      statements.push(trimLog(spec.id));
     for (const entry of outbox)
       statements.push({
         sql: "INSERT INTO outbox (id, job_id, action, params) VALUES (?, ?, ?, ?)",
@@ -176,7 +181,7 @@ export class SqliteJobStore implements JobStore {
   }
 
   async appendLog(jobId: string, lines: JobLogLine[]): Promise<void> {
-    if (lines.length > 0) await this.#db.write(logStatements(jobId, lines));
+    if (lines.length > 0) await this.#db.write([...logLines(jobId, lines), trimLog(jobId)]);
   }
 
   async readLog(jobId: string, { after = 0, limit }: { after?: number; limit: number }) {
@@ -237,10 +242,9 @@ export class SqliteJobStore implements JobStore {
   }
 }
 
-const logStatements = (jobId: string, lines: readonly JobLogLine[]): Statement[] => [
-  ...lines.map(({ at, attempt, level, text }) => ({
+const logLines = (jobId: string, lines: readonly JobLogLine[]): Statement[] =>
+  lines.map(({ at, attempt, level, text }) => ({
     sql: INSERT_LOG,
     params: [jobId, at, attempt, level, text],
-  })),
-  { sql: TRIM_LOG, params: [jobId] },
-];
+  }));
+const trimLog = (jobId: string): Statement => ({ sql: TRIM_LOG, params: [jobId] });
