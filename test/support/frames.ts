@@ -111,12 +111,12 @@ export async function readFrames(file: string): Promise<SeenFrame[]> {
   );
 }
 
-/** Decodes the sound to mono samples from -1 to 1 at 48 kHz. */
+/** Decodes the sound of the left side to samples from -1 to 1 at 48 kHz. */
 export async function readSamples(file: string): Promise<Float32Array> {
   const { stdout } = await run(
     "ffmpeg",
     // biome-ignore format: option and value side by side
-    ["-v", "error", "-nostdin", "-i", file, "-map", "0:a", "-ac", "1", "-ar", "48000", "-f", "f32le", "-"],
+    ["-v", "error", "-nostdin", "-i", file, "-map", "0:a", "-af", "pan=mono|c0=c0", "-ar", "48000", "-f", "f32le", "-"],
     { encoding: "buffer", maxBuffer: 512 * 1024 ** 2 },
   );
   return new Float32Array(

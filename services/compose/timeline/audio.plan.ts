@@ -66,6 +66,7 @@ function musicLane(music: Music, facts: Facts, samples: number): Lane {
     lane.push({
       path: "music",
       src: music.src,
+      mono: audio.channels === 1,
       fromUs: used.fromUs,
       speed: 1,
       volume: 1,

@@ -118,12 +118,12 @@ function flattened(stream: string, { draft, plan }: PictureContext): string {
   const upper = draft.chain([stream], ["format=rgba", "split"]);
   const last = draft.chains.pop() ?? "";
   draft.chains.push(`${last}[${upper}b]`);
-  const colour = `${colourFilter(plan.background)}@1`;
-  const ground = draft.chain(
-    [`${upper}b`],
-    [`drawbox=x=0:y=0:w=iw:h=ih:color=${colour}:t=fill:replace=1`],
+  const [red, green, blue] = (plan.background.slice(1).match(/../g) ?? []).map((hex) =>
+    Number.parseInt(hex, 16),
   );
-  return draft.chain([ground, upper], ["overlay=0:0:format=gbrp"]);
+  // Not drawbox: that of FFmpeg 5.1 crashes on a frame that a split shares.
+  const ground = draft.chain([`${upper}b`], [`lutrgb=r=${red}:g=${green}:b=${blue}:a=255`]);
+  return draft.chain([ground, upper], ["overlay=0:0:format=rgb"]);
 }
 
 /**

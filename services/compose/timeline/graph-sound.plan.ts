@@ -31,6 +31,8 @@ function soundStream(piece: SoundPiece, gap: number, draft: GraphDraft, rate: nu
     [`${input}:a:0`],
     [
       `aresample=${rate}:async=1:first_pts=0`,
+      // Left to itself, FFmpeg would lower one channel by 3 dB for each of the two sides.
+      piece.mono ? "pan=stereo|c0=c0|c1=c0" : undefined,
       "aformat=sample_fmts=fltp:channel_layouts=stereo",
       lead > 0 ? `atrim=start_sample=${lead},asetpts=N` : undefined,
       ...tempo(piece.speed),

@@ -107,6 +107,7 @@ export function clipSounds(
     return {
       path: piece.path,
       src: take.src,
+      mono: placed.facts.audio?.channels === 1,
       fromUs: take.fromUs,
       speed: take.speed,
       volume,

@@ -70,6 +70,8 @@ export interface OverlayPiece {
 export interface SoundPiece {
   path: string;
   src: string;
+  /** One channel, which goes to both sides at full level. */
+  mono: boolean;
   fromUs: Us;
   speed: number;
   volume: number;

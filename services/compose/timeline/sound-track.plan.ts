@@ -39,6 +39,7 @@ export function placeSounds(timeline: Timeline, facts: Facts): SoundTrack[] {
       return {
         path,
         src: clip.src,
+        mono: audio.channels === 1,
         fromUs: used.fromUs,
         speed: clip.speed,
         volume: clip.volume * track.volume,
