@@ -73,7 +73,9 @@ export function allowedNames(
 }
 
 const shown = (value: unknown): string => {
-  const text = JSON.stringify(value) ?? "nothing";
+  const text =
+    (typeof value === "string" ? JSON.stringify(value.slice(0, 80)) : JSON.stringify(value)) ??
+    "nothing";
   return text.length > 60 ? `${text.slice(0, 57)}...` : text;
 };
 
@@ -135,6 +137,17 @@ export function explainArguments(
   schema: JsonSchema,
   max: number,
 ): { issues: Explained[]; more: number } {
-  const all = flatten(issues).flatMap((issue) => explainOne(issue, given, schema));
-  return { issues: all.slice(0, max), more: Math.max(0, all.length - max) };
+  const flat = flatten(issues);
+  const explained: Explained[] = [];
+  for (const issue of flat) {
+    if (explained.length >= max) break;
+    const shortened =
+      issue.code === "unrecognized_keys" ? { ...issue, keys: issue.keys.slice(0, max) } : issue;
+    explained.push(...explainOne(shortened, given, schema));
+  }
+  const total = flat.reduce(
+    (sum, issue) => sum + (issue.code === "unrecognized_keys" ? issue.keys.length : 1),
+    0,
+  );
+  return { issues: explained.slice(0, max), more: Math.max(0, total - max) };
 }

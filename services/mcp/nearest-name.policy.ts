@@ -31,7 +31,8 @@ const plain = (name: string) => name.toLowerCase().replaceAll(/[^a-z0-9]/g, "");
  */
 export function nearestName(given: string, known: readonly string[]): string | undefined {
   const wanted = plain(given);
-  if (wanted === "") return undefined;
+  // A long one is no typing error, and comparing it would cost its length for each name.
+  if (wanted === "" || wanted.length > 64) return undefined;
   const ranked = known
     .map((name) => {
       const candidate = plain(name);

@@ -6,6 +6,7 @@ import {
   createMcpHandler,
   ProtocolError,
   ProtocolErrorCode,
+  type RequestId,
   Server,
   type ServerContext,
   type Tool as WireTool,
@@ -23,10 +24,17 @@ const instructions = [
   "The timeline format, with a complete example, is the resource reelmesh://guide/timeline.",
 ].join(" ");
 
-/** Errors of ours in the words of the protocol; anything else shows nothing of itself. */
-function protocolError(error: unknown): Error {
+/** Errors of ours in the words of the protocol; anything else shows a reference and is logged under it. */
+function protocolError(error: unknown, { host }: RawExchange): Error {
   const known = asAppError(error);
-  if (!known) return new ProtocolError(ProtocolErrorCode.InternalError, "Internal error");
+  if (!known) {
+    const reference = randomUUID();
+    host.logger.error(`MCP request failed (${reference})`, error);
+    return new ProtocolError(
+      ProtocolErrorCode.InternalError,
+      errorMessage("INTERNAL", { reference }, "en"),
+    );
+  }
   return new ProtocolError(
     known.type === "NOT_FOUND" || known.type === "INVALID_INPUT"
       ? ProtocolErrorCode.InvalidParams
@@ -36,21 +44,35 @@ function protocolError(error: unknown): Error {
   );
 }
 
-const guarded = async <T>(work: () => Promise<T>): Promise<T> => {
-  try {
-    return await work();
-  } catch (error) {
-    throw protocolError(error);
-  }
-};
+const guardFor =
+  (exchange: RawExchange) =>
+  async <T>(work: () => Promise<T>): Promise<T> => {
+    try {
+      return await work();
+    } catch (error) {
+      throw protocolError(error, exchange);
+    }
+  };
+
+const SESSION = "mcp-session-id";
+
+const sessionOf = (request: Request | undefined): string | undefined =>
+  /^[\w-]{8,64}$/.exec(request?.headers.get(SESSION) ?? "")?.[0];
+
+/**
+ * Under which name the mesh knows a call. A client of an older revision cancels with a message of its own
+ * that may reach another gateway: there the name comes from its session and its number for the request.
+ */
+const callIdOf = ({ actor }: RawExchange, session: string | undefined, id: RequestId): string =>
+  session === undefined ? randomUUID() : `${actor?.realm}:${actor?.id}:${session}:${id}`;
 
 /** Calls a tool somewhere in the mesh, with progress on the way and a word when the client gives up. */
 async function callTool(
-  { call, host }: RawExchange,
+  { call, host, signal: gone }: RawExchange,
+  callId: string,
   params: { name: string; arguments?: Record<string, unknown> },
   { mcpReq }: ServerContext,
 ) {
-  const callId = randomUUID();
   const token = mcpReq._meta?.progressToken;
   const listeners = progressListeners(host.broker);
   if (token !== undefined)
@@ -64,7 +86,9 @@ async function callTool(
         .catch(() => undefined);
     });
   const cancel = () => void host.broker.broadcast(signals.cancelled, { callId });
-  mcpReq.signal.addEventListener("abort", cancel, { once: true });
+  // Newer clients cancel by closing the stream, older ones by a message or by going away.
+  const givenUp = AbortSignal.any([mcpReq.signal, gone]);
+  givenUp.addEventListener("abort", cancel, { once: true });
   try {
     const { content, structuredContent, isError } = await call("mcp.call", params, {
       timeout: mcpLimits.callMs,
@@ -72,14 +96,15 @@ async function callTool(
     });
     return { content, structuredContent, isError };
   } finally {
-    mcpReq.signal.removeEventListener("abort", cancel);
+    givenUp.removeEventListener("abort", cancel);
     listeners.delete(callId);
   }
 }
 
 /** One server per request: nothing is kept between requests, so that any gateway can take the next one. */
-function serverFor(exchange: RawExchange): Server {
-  const { call } = exchange;
+function serverFor(exchange: RawExchange, session: string | undefined): Server {
+  const { call, host } = exchange;
+  const guarded = guardFor(exchange);
   const server = new Server(
     { name: "reelmesh", title: "Reelmesh video production", version: "0.1.0" },
     { capabilities: { tools: {}, resources: {}, prompts: {} }, instructions },
@@ -88,8 +113,21 @@ function serverFor(exchange: RawExchange): Server {
     guarded(async () => ({ tools: (await call("mcp.tools", {})).tools as WireTool[] })),
   );
   server.setRequestHandler("tools/call", ({ params }, ctx) =>
-    guarded(() => callTool(exchange, { name: params.name, arguments: params.arguments }, ctx)),
+    guarded(() =>
+      callTool(
+        exchange,
+        callIdOf(exchange, session, ctx.mcpReq.id),
+        { name: params.name, arguments: params.arguments },
+        ctx,
+      ),
+    ),
   );
+  if (session !== undefined)
+    server.setNotificationHandler("notifications/cancelled", ({ params: { requestId } }) => {
+      if (requestId === undefined) return;
+      const callId = callIdOf(exchange, session, requestId);
+      void host.broker.broadcast(signals.cancelled, { callId });
+    });
   server.setRequestHandler("resources/list", () =>
     guarded(async () => {
       const listed = await call("mcp.resources", {});
@@ -139,7 +177,11 @@ function edgeOf({ host }: RawExchange): Edge {
     const rightOrigin = originValidation(hosts);
     const report = (error: Error) => host.logger.warn(`MCP: ${error.message}`);
     const handler = createMcpHandler(
-      ({ authInfo }) => serverFor(authInfo!.extra!["exchange"] as RawExchange),
+      ({ authInfo, era, requestInfo }) =>
+        serverFor(
+          authInfo!.extra!["exchange"] as RawExchange,
+          era === "legacy" ? sessionOf(requestInfo) : undefined,
+        ),
       { onerror: report, maxRequestBodySize: mcpLimits.requestBytes },
     );
     edge = {
@@ -163,6 +205,9 @@ async function serve(req: IncomingMessage, res: ServerResponse, exchange: RawExc
     scopes: [],
     extra: { exchange },
   };
+  // An older client's first message: it will name this with every later one. Nothing is kept under it here.
+  if (req.headers["mcp-protocol-version"] === undefined && req.headers[SESSION] === undefined)
+    res.setHeader(SESSION, randomUUID());
   // The gateway has checked the token; it is not handed on.
   await edge.handle(Object.assign(req, { auth }) as never, res as never);
 }

@@ -1,12 +1,21 @@
 import { request } from "node:http";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "@jest/globals";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import type { Context, ServiceSchema } from "moleculer";
 import { systemCall } from "../../lib/service.ts";
 import { type Product, startProduct } from "../support/product.ts";
 
 let product: Product;
 beforeAll(async () => {
   product = await startProduct();
+  product.broker.createService({
+    name: "test-listener",
+    events: {
+      "mcp.cancelled": {
+        handler: (ctx: Context<{ callId: string }>) => void cancelled.push(ctx.params.callId),
+      },
+    },
+  } as ServiceSchema);
 });
 afterAll(() => product.stop());
 
@@ -28,6 +37,17 @@ async function connect(era: Era, token = product.config.MCP_TOKEN): Promise<Clie
   await client.connect(transport);
   open.push(client);
   return client;
+}
+
+/** Ids of the calls that the edge has told the mesh to give up. */
+const cancelled: string[] = [];
+
+async function until(check: () => boolean) {
+  const deadline = Date.now() + 5_000;
+  while (!check()) {
+    if (Date.now() > deadline) throw new Error("it did not happen");
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
 }
 
 const noop = (ms: number, owner = "agent:mcp-token") =>
@@ -77,13 +97,15 @@ describe.each<Era>(["2026-07-28", "older"])("protocol, client of revision %s", (
     const client = await connect(era);
     const { id } = await noop(60_000);
     const controller = new AbortController();
+    const heard = cancelled.length;
     const waiting = client.callTool(
       { name: "jobs_wait", arguments: { job_id: id, timeout_seconds: 60 } },
       { signal: controller.signal, onprogress: () => controller.abort() },
     );
     await expect(waiting).rejects.toThrow();
-    const cancelled = await client.callTool({ name: "jobs_cancel", arguments: { job_id: id } });
-    expect(cancelled.structuredContent).toMatchObject({ status: "cancelled" });
+    await until(() => cancelled.length > heard);
+    const stopped = await client.callTool({ name: "jobs_cancel", arguments: { job_id: id } });
+    expect(stopped.structuredContent).toMatchObject({ status: "cancelled" });
   });
 
   test("a wrong argument is a tool error that names the path, not a failure of the protocol", async () => {
@@ -121,6 +143,26 @@ describe.each<Era>(["2026-07-28", "older"])("protocol, client of revision %s", (
       arguments: { job_id: id, changes: "brighter" },
     });
     expect((messages[0]!.content as { text: string }).text).toContain(id);
+  });
+});
+
+describe("a tool that is given up", () => {
+  test("stops waiting at once, wherever it runs, when the mesh hears of it", async () => {
+    const { id } = await noop(60_000);
+    const call = systemCall(product.broker);
+    const waiting = call(
+      "tools.wait",
+      { job_id: id, timeout_seconds: 60 },
+      { meta: { mcpCallId: "call-1" } },
+    );
+    const news: unknown[] = [];
+    const other = call("tools.wait", { job_id: id, timeout_seconds: 0 });
+    expect(await other).toMatchObject({ ended: false });
+    product.broker.broadcast("mcp.cancelled", { callId: "another" });
+    product.broker.broadcast("mcp.cancelled", { callId: "call-1" });
+    news.push(await waiting);
+    expect(news).toMatchObject([{ job_id: id, ended: false }]);
+    await call("scheduler.cancel", { id });
   });
 });
 
