@@ -250,7 +250,8 @@ export function leaseExpired(job: Job, msg: LeaseExpired, now: Ms): Step {
 }
 
 export function nodeGone(job: Job, msg: NodeGone, now: Ms): Step {
-  if (job.state !== "running" || job.node !== msg.node || job.boot === msg.boot)
+  // A late word of an earlier run says nothing about a later one.
+  if (job.state !== "running" || job.node !== msg.node || job.boot >= msg.boot)
     return ignored("not-current");
   return afterLoss(job, true, msg.nodesLostMax, "the node restarted", now, []);
 }

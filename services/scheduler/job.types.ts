@@ -81,7 +81,7 @@ export interface Pending {
 export interface Running {
   state: "running";
   node: string;
-  /** Identity of one run of the node's process; a restarted node has another. */
+  /** Identity of one run of the node's process; that of a later run sorts after it. */
   boot: string;
   leaseUntil: Ms;
   /** Start of this attempt. */

@@ -32,7 +32,10 @@ export class NodeRegistry {
     this.#limits = limits;
   }
 
-  /** Takes a report. "late": it is of an earlier run of the node and must not be believed. */
+  /**
+   * Takes a report. "late": it is of an earlier run of the node and must not be believed, unless nobody has heard
+   * of the run that we know for a while: a message that was long on its way must not shut a node out for good.
+   */
   report(report: NodeReport, now: Ms): "same" | "new-boot" | "late" {
     const node = this.#nodes.get(report.node);
     if (!node) {
@@ -47,9 +50,11 @@ export class NodeRegistry {
       });
       return "new-boot";
     }
-    if (node.retiredBoots.includes(report.boot)) return "late";
     const sameBoot = node.report.boot === report.boot;
     if (!sameBoot) {
+      const isEarlier = node.retiredBoots.includes(report.boot) || report.boot < node.report.boot;
+      if (isEarlier && now - node.seenAt <= this.#limits.freshMs) return "late";
+      node.retiredBoots = node.retiredBoots.filter((boot) => boot !== report.boot);
       node.retiredBoots.push(node.report.boot);
       if (node.retiredBoots.length > this.#limits.retiredBootsMax) node.retiredBoots.shift();
       // Nothing of the earlier run lives any more.

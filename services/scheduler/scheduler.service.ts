@@ -24,7 +24,7 @@ function portsOf(host: ServiceHost, store: SqliteJobStore, rearm: () => void): L
       host.call("compose.begin", order, { nodeID: node, timeout: nodeCallMs }),
     halt: (node, ref) => host.call("compose.halt", ref, { nodeID: node, timeout: nodeCallMs }),
     probe: (node) => host.call("compose.probe", {}, { nodeID: node, timeout: nodeCallMs }),
-    // The action's name is data: it was checked when the job was accepted.
+    // The action's name is data, given by the service that submitted the job: no type can know it.
     deliver: ({ action, params }) =>
       host.broker.call(action, params, { timeout: deliveryCallMs, meta: { actor: systemActor } }),
     log: (level, text) => host.logger[level](text),
