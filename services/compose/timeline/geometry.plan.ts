@@ -5,24 +5,47 @@ interface Size {
   width: number;
   height: number;
 }
+/** Size of the stored picture, upright. */
+interface Stored extends Size {
+  /** Width of a stored pixel over its height as shown; 1 where absent. */
+  stretch?: number;
+}
+
+/** The upright picture of a source; turning it turns the shape of its pixels too. */
+export function storedSize(
+  facts: Pick<MediaFacts, "width" | "height" | "pixelAspect" | "rotation">,
+): Stored {
+  const { num, den } = facts.pixelAspect;
+  const turned = facts.rotation === 90 || facts.rotation === 270;
+  return { width: facts.width, height: facts.height, stretch: turned ? den / num : num / den };
+}
+
+const shown = ({ width, height, stretch = 1 }: Stored): Size => ({
+  width: width * stretch,
+  height,
+});
 
 const even = (n: number) => Math.max(2, 2 * Math.round(n / 2));
 const evenDown = (n: number) => Math.max(0, 2 * Math.floor(n / 2));
 
 /** Largest part of the source with the canvas's shape, from its middle. Cutting first scales fewer pixels. */
-export function coverCrop(source: Size, canvas: Size): Placement {
+export function coverCrop(stored: Stored, canvas: Size): Placement {
+  const source = shown(stored);
   const wide = source.width * canvas.height > canvas.width * source.height;
   const width = wide ? Math.round((source.height * canvas.width) / canvas.height) : source.width;
   const height = wide ? source.height : Math.round((source.width * canvas.height) / canvas.width);
-  const whole = width >= source.width && height >= source.height;
-  const cut = { width: Math.max(1, width), height: Math.max(1, height) };
+  const cut = {
+    width: Math.max(1, Math.round(width / (stored.stretch ?? 1))),
+    height: Math.max(1, height),
+  };
+  const whole = cut.width >= stored.width && cut.height >= stored.height;
   return {
     crop: whole
       ? undefined
       : {
           ...cut,
-          x: evenDown((source.width - cut.width) / 2),
-          y: evenDown((source.height - cut.height) / 2),
+          x: evenDown((stored.width - cut.width) / 2),
+          y: evenDown((stored.height - cut.height) / 2),
         },
     width: canvas.width,
     height: canvas.height,
@@ -30,7 +53,8 @@ export function coverCrop(source: Size, canvas: Size): Placement {
 }
 
 /** Largest even size with the source's shape inside the canvas. */
-export function containSize(source: Size, canvas: Size): Size {
+export function containSize(stored: Stored, canvas: Size): Size {
+  const source = shown(stored);
   const ratio = Math.min(canvas.width / source.width, canvas.height / source.height);
   return {
     width: Math.min(canvas.width, even(source.width * ratio)),
@@ -47,7 +71,7 @@ const backdropSize = (canvas: Size): Size => ({
 /** Placement of a main clip on the canvas. */
 export function fitPicture(
   fit: "cover" | "contain" | "blur",
-  source: Size,
+  source: Stored,
   canvas: Size,
 ): Pick<PicturePiece, "placement" | "surround"> {
   const inside = containSize(source, canvas);
@@ -77,11 +101,12 @@ const byDefault = (part: number) => (part === 0 ? edge : part === 1 ? 1 - edge :
 
 /** Size and upper left corner of an overlay. The corner is even, so that its colours stay sharp. */
 export function placeOverlay(
-  source: Size,
+  stored: Stored,
   canvas: Size,
   scale: number,
   position: { anchor: Anchor; x?: number; y?: number },
 ): { placement: Placement; x: number; y: number } {
+  const source = shown(stored);
   const width = even(canvas.width * scale);
   const height = even((width * source.height) / source.width);
   const anchor = anchorPoint(position.anchor);

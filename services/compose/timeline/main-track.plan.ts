@@ -1,6 +1,6 @@
 import { clipFrames, factsOf, fadesOf, type PlacedClip, placeClip, takesOf } from "./clip.plan.ts";
 import { TimelineLimits } from "./config.ts";
-import { fitPicture } from "./geometry.plan.ts";
+import { fitPicture, storedSize } from "./geometry.plan.ts";
 import type { Facts, MainPiece, PicturePiece, SoundPiece } from "./plan.types.ts";
 import { frameAt, type Rate, sampleAt, secondsText, toUs, type Us } from "./time.plan.ts";
 import type { Timeline, VideoClip } from "./timeline.schema.ts";
@@ -73,7 +73,7 @@ function pictureOf(
     still: placed.still,
     takes,
     frames,
-    ...fitPicture(clip.fit, placed.facts, canvas),
+    ...fitPicture(clip.fit, storedSize(placed.facts), canvas),
     alpha: placed.facts.hasAlpha,
     zoom: clip.zoom && { ...clip.zoom, frames },
     ...fadesOf(clip, frames, rate, path),

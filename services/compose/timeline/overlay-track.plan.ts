@@ -1,5 +1,5 @@
 import { clipFrames, factsOf, fadesOf, placeClip, takesOf } from "./clip.plan.ts";
-import { placeOverlay } from "./geometry.plan.ts";
+import { placeOverlay, storedSize } from "./geometry.plan.ts";
 import { clipSounds } from "./main-track.plan.ts";
 import type { Facts, OverlayPiece, PicturePiece, SoundPiece } from "./plan.types.ts";
 import { type Rate, toUs } from "./time.plan.ts";
@@ -22,7 +22,12 @@ export function placeOverlays(
       const placed = placeClip(clip, factsOf(facts, clip.src, path), startUs, path);
       cursorUs = placed.endUs;
       const { startFrame, frames } = clipFrames(placed, rate, path);
-      const { placement, x, y } = placeOverlay(placed.facts, canvas, clip.scale, clip.position);
+      const { placement, x, y } = placeOverlay(
+        storedSize(placed.facts),
+        canvas,
+        clip.scale,
+        clip.position,
+      );
       const takes = takesOf(clip, placed, frames, rate, path);
       const has = takes.reduce((sum, take) => sum + take.frames, 0);
       if (has < frames) notes.push(`${path}: its last frame is held for ${frames - has} frames`);
