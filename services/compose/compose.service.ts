@@ -1,8 +1,8 @@
-import { randomUUID } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { asAppError, errorMessage, errorTable } from "../../lib/errors.ts";
 import { type ActionName, implementService, type ServiceHost } from "../../lib/service.ts";
+import { newJobId } from "../scheduler/job-id.ts";
 import { composeContract } from "./compose.contract.ts";
 import { executionLimits, nodeLimits } from "./config.ts";
 import { runAttempt } from "./execution.ts";
@@ -121,7 +121,7 @@ async function start(host: ServiceHost): Promise<NodeState> {
   const journal = await FileJournal.open(directory, executionLimits.journalLinesMax);
   const identity = {
     node: host.broker.nodeID,
-    boot: randomUUID(),
+    boot: newJobId(Date.now(), Math.random),
     slots: host.config.RENDER_SLOTS,
     kinds: Object.keys(executors),
   };

@@ -253,7 +253,7 @@ export class Checkers {
       const since = this.#renewedAt.get(key) ?? now;
       this.#check(
         "leases",
-        now - since <= this.#limits.leaseMs + killMsMax,
+        startedBy !== boot || now - since <= this.#limits.leaseMs + killMsMax,
         () => `${name} still runs ${key}, ${Math.round(now - since)} ms after its last renewal`,
       );
       this.#check(

@@ -107,8 +107,8 @@ export class SimulatedClient implements Party {
       idempotencyKey: `key-${job}`,
       attemptsMax,
       backoffMs: 500,
-      timeoutMs: 25_000,
-      stallMs: 12_000,
+      timeoutMs: 45_000,
+      stallMs: 30_000,
       requires: {},
       onSettled: { action: "client.settled", params: { job } },
     };

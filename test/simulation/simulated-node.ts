@@ -82,7 +82,7 @@ export class SimulatedNode implements Party {
     if (this.isUp) return;
     this.incarnation += 1;
     this.isUp = true;
-    this.#boot = `${this.name}-run${this.incarnation}`;
+    this.#boot = `${this.name}-run${String(this.incarnation).padStart(3, "0")}`;
     this.#world.note(() => `${this.name} starts as ${this.#boot}`);
     const identity = { node: this.name, boot: this.#boot, slots: this.slots, kinds: ["render"] };
     const ports = this.#ports(this.incarnation, this.#boot);

@@ -94,7 +94,7 @@ class Simulation {
     const { healMs, operations, rush } = this.#scenario;
     let limitMs = Math.max(healMs + lateMsMax, rush ? rush.untilMs + 30_000 : 0) + 90_000;
     for (const operation of operations)
-      if (operation.type === "submit") limitMs += operation.work.attempts.length * 30_000 + 20_000;
+      if (operation.type === "submit") limitMs += operation.work.attempts.length * 50_000 + 20_000;
     return limitMs;
   }
 
