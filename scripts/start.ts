@@ -58,15 +58,19 @@ function welcome({ config, sources, fresh }: LoadedConfig, node: RunningNode): s
   ].join("\n");
 }
 
+/** One Ctrl-C may arrive twice: from the terminal and from the script that started this one. */
+const ECHO_MS = 500;
+
 /** First signal: a clean end. Second: at once. */
 function stopOnSignals(node: RunningNode): void {
-  let stopping = false;
+  let stoppingAt: number | undefined;
   const stop = async () => {
-    if (stopping) {
+    if (stoppingAt !== undefined) {
+      if (performance.now() - stoppingAt < ECHO_MS) return;
       console.error("reelmesh: stopped at once; jobs go on with the next start");
       process.exit(130);
     }
-    stopping = true;
+    stoppingAt = performance.now();
     console.error("reelmesh: stopping (Ctrl-C again: at once)");
     const cut = setTimeout(() => {
       console.error(

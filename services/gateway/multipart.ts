@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { createWriteStream } from "node:fs";
-import { mkdir, rm } from "node:fs/promises";
+import { mkdir, readdir, rm, stat } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
@@ -18,9 +18,21 @@ export interface SpooledForm {
 
 const spoolDir = (dataDir: string) => join(dataDir, "spool");
 
-/** Files that an earlier run left behind when it was killed. */
-export const clearSpool = (dataDir: string): Promise<void> =>
-  rm(spoolDir(dataDir), { recursive: true, force: true });
+/**
+ * Removes what a killed run left behind. Files that still grow stay: another gateway may use the same
+ * directory, and an upload that stands still is given up long before.
+ */
+export async function clearSpool(dataDir: string): Promise<void> {
+  const names = await readdir(spoolDir(dataDir)).catch(() => []);
+  for (const name of names) {
+    const path = join(spoolDir(dataDir), name);
+    const changedMs = await stat(path).then(
+      ({ mtimeMs }) => mtimeMs,
+      () => Date.now(),
+    );
+    if (Date.now() - changedMs > 2 * gatewayLimits.uploadIdleMs) await rm(path, { force: true });
+  }
+}
 
 /**
  * Reads a multipart form: text fields, and at most one file, which goes to disk. Fields may come after the

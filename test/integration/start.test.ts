@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
-import { createServer } from "node:net";
+import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "@jest/globals";
@@ -74,6 +74,24 @@ describe("npm start", () => {
     first.child.kill("SIGKILL");
     await first.ended;
     await served(start());
+  });
+
+  test("a second Ctrl-C ends it at once, whatever is still open", async () => {
+    const command = start();
+    const { port } = new URL(await served(command));
+    const socket = connect(Number(port), "127.0.0.1").on("error", () => undefined);
+    // A body that never comes: the request stays open as long as the gateway lets it.
+    socket.write("POST /auth/admin/login HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n");
+    socket.write("Content-Type: application/json\r\nContent-Length: 9\r\n\r\n");
+    await new Promise((resolve) => socket.once("data", resolve));
+    command.child.kill("SIGINT");
+    await command.until(/stopping \(Ctrl-C again: at once\)/);
+    const again = setInterval(() => command.child.kill("SIGINT"), 50);
+    const code = await command.ended;
+    clearInterval(again);
+    socket.destroy();
+    expect(code).toBe(130);
+    expect(command.text()).toContain("stopped at once; jobs go on with the next start");
   });
 
   test("a port in use is one sentence, and nothing has been opened", async () => {
