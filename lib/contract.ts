@@ -36,6 +36,8 @@ export interface McpTool {
   title: string;
   /** It changes nothing. */
   readOnly?: boolean;
+  /** It ends or removes something that cannot be brought back. */
+  destructive?: boolean;
   /** Name of an output field `{ data, mimeType }` (base64) that agents get as an image instead of as data. */
   image?: string;
 }

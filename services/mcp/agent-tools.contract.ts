@@ -83,6 +83,7 @@ export const agentToolsContract = defineContract({
         title: "Cancel a job",
         description:
           "Stop a render job that is pending or running. Nothing of it remains and it is not tried again. Safe to repeat. A job that has already ended as success or failed cannot be cancelled.",
+        destructive: true,
       },
     }),
     preview: action({

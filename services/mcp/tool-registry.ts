@@ -48,8 +48,7 @@ function toolOf(action: string, contract: ActionContract & { mcp: McpTool }): To
       outputSchema: outputSchema(contract),
       annotations: {
         readOnlyHint: mcp.readOnly ?? false,
-        // What a tool makes is added beside what is there; only cancelling ends something.
-        destructiveHint: !mcp.readOnly && contract.idempotent === true,
+        destructiveHint: mcp.destructive ?? false,
         idempotentHint: contract.idempotent ?? false,
         openWorldHint: false,
       },

@@ -15,11 +15,12 @@ beforeAll(async () => {
 });
 afterAll(() => product.stop());
 
-const dub = (args: object) =>
+const tool = (name: string, args: object) =>
   product.request("POST", "/mcp/tools/call", {
     token: product.config.MCP_TOKEN,
-    body: { name: "batch_dubbing", arguments: args },
+    body: { name, arguments: args },
   });
+const dub = (args: object) => tool("batch_dubbing", args);
 
 describe("batch_dubbing", () => {
   whereSpoken(
@@ -100,5 +101,51 @@ describe("batch_dubbing", () => {
       await bare.stop();
       await rm(empty, { recursive: true, force: true });
     }
+  });
+});
+
+describe("generate_storyboard with narrate", () => {
+  whereSpoken(
+    "times the scenes by the voice and gives a timeline with sound that renders",
+    async () => {
+      const { body } = await tool("generate_storyboard", {
+        script: "夜深了，店开了。Come in and eat.",
+        narrate: true,
+        quality: "draft",
+      });
+      expect(body.isError).toBe(false);
+      const { scenes, request } = body.structuredContent;
+      expect(scenes).toHaveLength(2);
+      const voice = request.timeline.tracks.find(({ type }: { type: string }) => type === "audio");
+      expect(voice.clips.map(({ start }: { start: number }) => start * 1000)).toEqual(
+        scenes.map(({ start_ms }: { start_ms: number }) => start_ms),
+      );
+      const started = await tool("compose_timeline_ffmpeg", {
+        ...request,
+        output: { ...request.output, width: 64, height: 96, fps: 5 },
+      });
+      const { body: ended } = await tool("jobs_wait", {
+        job_id: started.body.job_id,
+        timeout_seconds: 15,
+      });
+      expect(ended.structuredContent).toMatchObject({
+        status: "success",
+        info: { hasAudio: true },
+      });
+      const total = scenes.reduce(
+        (sum: number, { duration_ms }: { duration_ms: number }) => sum + duration_ms,
+        0,
+      );
+      expect(ended.structuredContent.info.durationMs).toBeCloseTo(total, -2.5);
+    },
+  );
+
+  test("needs exactly one of script and idea, and words in it", async () => {
+    const { body: none } = await tool("generate_storyboard", {});
+    expect(none.content[0].text).toContain("give exactly one of script and idea");
+    const { body: both } = await tool("generate_storyboard", { script: "a", idea: "b" });
+    expect(both.isError).toBe(true);
+    const { body: empty } = await tool("generate_storyboard", { script: "...!" });
+    expect(empty.error.issues[0]).toMatchObject({ path: "script" });
   });
 });
