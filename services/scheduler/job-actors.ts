@@ -1,4 +1,4 @@
-import { AppError } from "../../lib/errors.ts";
+import { AppError, asAppError } from "../../lib/errors.ts";
 import { Mailbox, MailboxFullError } from "../../mixins/mailbox.ts";
 import type { SchedulerConfig } from "./config.ts";
 import type { Effect, IgnoredReason, JobMessage } from "./job.messages.ts";
@@ -117,7 +117,8 @@ export class JobActors {
     } catch (error) {
       if (error instanceof MailboxFullError)
         throw new AppError("UNAVAILABLE", { reason: `too many messages for job ${id}` }, error);
-      throw error;
+      if (asAppError(error)) throw error;
+      throw new AppError("UNAVAILABLE", { reason: "the job store does not answer" }, error);
     }
   }
 

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "@jest/globals";
+import fc from "fast-check";
 import type { JobMessage } from "../../services/scheduler/job.messages.ts";
 import { backoffDelayMs, fenceReason, step } from "../../services/scheduler/job.step.ts";
 import { type Job, type JobState, jobStates } from "../../services/scheduler/job.types.ts";
@@ -237,4 +238,31 @@ describe("cancel", () => {
     for (const { message, now = 1_000 } of exampleMessages)
       if (message.type !== "retry") expect(step(job, message, now).outcome).toBe("ignored");
   });
+});
+
+test("whatever is said in whatever order: attempts and versions only rise, one end is final", () => {
+  const said = fc.record({
+    example: fc.constantFrom(...exampleMessages),
+    attempt: fc.integer({ min: 1, max: 4 }),
+    waitMs: fc.integer({ min: 0, max: 30_000 }),
+  });
+  const property = fc.property(fc.array(said, { maxLength: 60 }), (messages) => {
+    let job: Job = exampleJobs.pending;
+    let now = 0;
+    for (const { example, attempt, waitMs } of messages) {
+      now += waitMs;
+      const { message } = example;
+      const made = step(job, "attempt" in message ? { ...message, attempt } : message, now);
+      if (made.outcome === "ignored") continue;
+      const next = made.job;
+      expect(next.history.attempt - job.history.attempt).toBe(message.type === "claim" ? 1 : 0);
+      expect(next.history.version - job.history.version).toBe(made.durable ? 1 : 0);
+      if (job.state === "success") throw new Error("a success was changed");
+      if (job.state === "failed" || job.state === "cancelled") expect(message.type).toBe("retry");
+      const ends = next.state !== "pending" && next.state !== "running";
+      expect(made.effects.filter(({ type }) => type === "settled")).toHaveLength(ends ? 1 : 0);
+      job = next;
+    }
+  });
+  fc.assert(property, { numRuns: 500, seed: 11 });
 });
