@@ -10,6 +10,7 @@ import {
   mediaKind,
   output,
   ownTimeline,
+  sampleFrames,
   sampleTimeline,
   type Uploaded,
   uploadKey,
@@ -42,7 +43,7 @@ interface JobAnswer {
   stage?: string;
   media_url?: string;
   error?: { message: string };
-  result?: { frames?: number };
+  info?: { frames?: number };
 }
 
 interface ToolAnswer {
@@ -199,7 +200,11 @@ export async function makeDemo(request: DemoRequest): Promise<{ video: string; s
   if (!job.media_url) throw new Error("the job succeeded, but has no media_url");
   const video = join(out, "demo.mp4");
   await client.download(job.media_url, video);
-  console.log(`checked    ${await check(config, video, { frames: job.result?.frames })}`);
+  console.log(
+    `checked    ${await check(config, video, {
+      frames: request.files.length === 0 ? sampleFrames : job.info?.frames,
+    })}`,
+  );
   const preview = await client.request<ToolAnswer>("POST", "/mcp/tools/call", config.MCP_TOKEN, {
     name: "preview_job",
     arguments: { job_id: called.job_id },

@@ -24,6 +24,9 @@ export const output = { width: 720, height: 1280, fps: 25 };
 const CROSSFADE = { kind: "fade", duration: 0.6 };
 const title = { size: 0.13, bold: true, outline: 0, shadow: 0.05, position: "top", margin: 0.14 };
 
+/** Frames of the sample video: 3.6 + 3.4 + 4.2 s less two cross-fades of 0.6 s. */
+export const sampleFrames = 10 * output.fps;
+
 /** Two stills with slow zoom, a clip, cross-fades, a voice over ducked music, two subtitle tracks and a title. */
 export function sampleTimeline(src: Record<"sea" | "coffee" | "pool" | "voice" | "music", string>) {
   return {
