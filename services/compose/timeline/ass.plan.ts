@@ -43,15 +43,14 @@ export const escapeAss = (text: string): string =>
 const number = (value: number) => String(Math.round(value * 100) / 100);
 
 function styleLine(name: string, style: ResolvedStyle): string {
-  const outline = assColour(style.box ?? style.outlineColour);
   return `Style: ${[
     name,
     style.font,
     number(style.em * lineHeightEm),
     assColour(style.colour),
     assColour(style.colour),
-    outline,
-    style.box ? outline : assColour(style.shadowColour),
+    assColour(style.outlineColour),
+    assColour(style.box ?? style.shadowColour),
     style.bold ? -1 : 0,
     style.italic ? -1 : 0,
     0,
@@ -60,7 +59,8 @@ function styleLine(name: string, style: ResolvedStyle): string {
     100,
     number(style.spacing),
     0,
-    style.box ? 3 : 1,
+    // 4 is one box behind the whole text; 3, one for each line, doubles where they meet.
+    style.box ? 4 : 1,
     number(style.outline),
     number(style.shadow),
     2,

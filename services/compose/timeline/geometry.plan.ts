@@ -1,3 +1,4 @@
+import type { MediaFacts } from "../media/probe-facts.policy.ts";
 import type { PicturePiece, Placement } from "./plan.types.ts";
 import type { Anchor } from "./timeline.schema.ts";
 

@@ -35,9 +35,10 @@ export function resolveStyle(
     colour: style.colour ?? "#FFFFFF",
     bold: style.bold ?? true,
     italic: style.italic ?? false,
-    outline: style.box ? em * 0.22 : em * (style.outline ?? preset.outline),
+    outline: style.box ? 0 : em * (style.outline ?? preset.outline),
     outlineColour: style.outlineColour ?? "#000000",
-    shadow: style.box ? 0 : em * (style.shadow ?? 0.03),
+    // Of a box, the shadow is its padding.
+    shadow: style.box ? em * 0.25 : em * (style.shadow ?? 0.03),
     shadowColour: style.shadowColour ?? "#00000080",
     box: style.box,
     spacing: em * (style.spacing ?? 0),
@@ -140,7 +141,10 @@ function subtitleTracks(timeline: Timeline, cues: Cues, canvas: Canvas): Stacked
   });
 }
 
-const heightOf = (event: TextEvent) => event.lines.length * event.style.em * lineHeightEm;
+/** Space between a text and the edge of its box. */
+const padding = ({ style }: TextEvent) => (style.box ? style.shadow : 0);
+const heightOf = (event: TextEvent) =>
+  event.lines.length * event.style.em * lineHeightEm + 2 * padding(event);
 
 /**
  * Moves subtitles of several tracks at one place apart, each by the height of what is shown there at the
@@ -166,7 +170,8 @@ function stack(tracks: readonly StackedTrack[]): TextEvent[] {
           ),
         )
         .reduce((sum, height) => sum + height, 0);
-      return { ...event, y: event.y + (upwards ? -shift : shift) };
+      const whole = shift > 0 ? shift + padding(event) : 0;
+      return { ...event, y: event.y + (upwards ? -whole : whole) };
     });
   });
 }
