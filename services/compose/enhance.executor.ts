@@ -55,7 +55,7 @@ async function encodeVideo(
       // biome-ignore format: option and value side by side
       outputArgs: ["-map", "[v]", ...sound, ...h264Args(encoder, task.quality),
         "-fps_mode", task.fps ? "cfr" : "vfr", ...(task.fps ? ["-r", String(task.fps)] : []),
-        "-movflags", "+faststart", "-map_metadata", "-1", "-f", "mp4"],
+        "-g", "60", "-movflags", "+faststart", "-map_metadata", "-1", "-f", "mp4"],
       output: file,
     },
     tools,

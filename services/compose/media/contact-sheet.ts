@@ -14,6 +14,8 @@ import { runFfmpeg } from "./run-ffmpeg.ts";
 
 /** Up to this length one pass over all frames is cheaper than seeking to each tile. */
 const onePassMsMax = 45_000;
+/** From this length on, the frames that others build on are enough to choose from. */
+const plentyMs = 4_000;
 
 const inputOf = (file: string, before: readonly string[] = []) => [
   ...before,
@@ -27,13 +29,13 @@ const inputOf = (file: string, before: readonly string[] = []) => [
   file,
 ];
 
-/** Exact frames in one pass. */
-function onePass(file: string, plan: SheetPlan): { inputs: string[]; graph: string } {
-  const wanted = plan.tiles.map(({ frame }) => `eq(n\\,${frame})`).join("+");
+/** Frames in one pass; those that no other frame needs are not decoded where there are plenty. */
+function onePass(file: string, plan: SheetPlan, durationMs: number) {
+  const step = (durationMs / 1000 / plan.tiles.length).toFixed(4);
   const { columns, rows, gap } = plan;
   return {
-    inputs: inputOf(file, ["-an"]),
-    graph: `[0:v]select=${wanted},scale=${plan.tileWidth}:${plan.tileHeight}:flags=area,tile=${columns}x${rows}:padding=${gap}:margin=${gap}`,
+    inputs: inputOf(file, ["-an", ...(durationMs > plentyMs ? ["-skip_frame", "noref"] : [])]),
+    graph: `[0:v]select=gte(t\\,(selected_n+0.5)*${step}),scale=${plan.tileWidth}:${plan.tileHeight}:flags=area,tile=${columns}x${rows}:padding=${gap}:margin=${gap}`,
   };
 }
 
@@ -73,12 +75,12 @@ export async function contactSheet(
   const labels = join(tools.workDir, "sheet.ass");
   await writeFile(labels, sheetLabels(plan));
   const single = source.durationMs <= onePassMsMax || plan.tiles.length === 1;
-  const { inputs, graph } = single ? onePass(file, plan) : bySeeking(file, plan);
+  const { inputs, graph } = single ? onePass(file, plan, source.durationMs) : bySeeking(file, plan);
   const text = `setpts=0,ass=filename=${filterValue(labels)}:fontsdir=${filterValue(fontsDir)}`;
   await runFfmpeg(
     // biome-ignore format: option and value side by side
     [...inputs, "-filter_complex", `${graph},${text},format=rgb24`, "-frames:v", "1", "-f", "image2",
-      "-update", "1", "-c:v", "png", "-pred", "mixed", "-compression_level", "9", output],
+      "-update", "1", "-c:v", "png", "-pred", "mixed", output],
     tools,
   );
   return { width: plan.width, height: plan.height };
