@@ -96,6 +96,11 @@ try {
   if (values.help) console.log(HELP);
   else {
     const loaded = loadConfig();
+    const { SERVICES, TRANSPORTER } = loaded.config;
+    if (!SERVICES.includes("gateway") && TRANSPORTER === undefined)
+      throw new ConfigError(
+        "SERVICES: a node without gateway can be reached by TRANSPORTER only, which is not set. Add gateway, or set TRANSPORTER",
+      );
     const node = await startNode(loaded.config, { joinable: true });
     stopOnSignals(node);
     console.log(welcome(loaded, node));

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Service, ServiceSchema } from "moleculer";
+import type { Logger, Service, ServiceSchema } from "moleculer";
 import ApiGateway from "moleculer-web";
 import { routesOf } from "../../lib/contract.ts";
 import type { NodeEnv } from "../../lib/service.ts";
@@ -33,6 +33,17 @@ function cleanHeaders(req: IncomingMessage): void {
   const id = req.headers["x-request-id"];
   if (typeof id !== "string" || !REQUEST_ID.test(id)) delete req.headers["x-request-id"];
   delete req.headers["x-correlation-id"];
+}
+
+/** One line an answer at level info. The path only: queries carry signatures. */
+function logAnswer(logger: Logger, req: IncomingMessage, res: ServerResponse): void {
+  const startedAt = performance.now();
+  const line = `${req.method} ${pathOf(req.url ?? "/")}`;
+  res.once("close", () => {
+    const ms = Math.round(performance.now() - startedAt);
+    const id = res.getHeader("x-request-id") ?? "-";
+    logger.info(`${line} ${res.writableFinished ? res.statusCode : "cut"} ${ms} ms ${id}`);
+  });
 }
 
 /** What replaces moleculer-web's own: linear scan, 404 for a wrong method, errors that leak. */
@@ -100,6 +111,7 @@ export function gatewaySchema({ config }: NodeEnv, given?: EdgeServer): ServiceS
       await clearSpool(config.DATA_DIR);
       edge.serve((req, res) => {
         cleanHeaders(req);
+        logAnswer(logger, req, res);
         if (req.method === "OPTIONS") {
           const allowed = router.allowed(pathOf(req.url ?? "/"));
           res.writeHead(allowed.length > 0 ? 204 : 404, { Allow: allowed.join(", ") });

@@ -122,6 +122,12 @@ describe("npm start", () => {
     expect(command.text()).toMatch(/^reelmesh: PORT: "eighty" is not usable: must be a whole/);
   });
 
+  test("a node that nobody could reach is one sentence", async () => {
+    const command = start({ SERVICES: "compose" });
+    expect(await command.ended).toBe(1);
+    expect(command.text()).toMatch(/^reelmesh: SERVICES: a node without gateway [^\n]*\n$/);
+  });
+
   test("--help explains, an unknown option is named", async () => {
     const [help, odd] = [start({}, ["--help"]), start({}, ["--prot"])];
     expect([await help.ended, await odd.ended]).toEqual([0, 1]);
