@@ -6,6 +6,7 @@ import { leaveMeshPlace, loopbackOptions } from "../lib/loopback-mesh.ts";
 import { catalogue } from "./catalogue.ts";
 import { EdgeServer } from "./gateway/edge-server.ts";
 import { gatewaySchema } from "./gateway/gateway.service.ts";
+import { progressListeners } from "./mcp/call-signals.ts";
 
 export interface RunningNode {
   broker: ServiceBroker;
@@ -60,6 +61,8 @@ export async function startNode(config: Config, options: NodeOptions = {}): Prom
       for (const definition of catalogue[role]) broker.createService(definition.schema({ config }));
     }
     if (edge) broker.createService(gatewaySchema({ config }, edge));
+    // From the start: another node must know of the listener before a tool there reports its progress.
+    if (edge) progressListeners(broker);
     await broker.start();
     if (loopback) ends.push(leaveMeshPlace(config.DATA_DIR, broker));
     return {

@@ -59,7 +59,7 @@ export class OpenCalls {
 
 const listeners = new WeakMap<ServiceBroker, Map<string, (progress: Progress) => void>>();
 
-/** Listeners for progress on this node; the first use adds the small service that hears the events. */
+/** Listeners for progress on this gateway's node; the first use adds the small service that hears the events. */
 export function progressListeners(
   broker: ServiceBroker,
 ): Map<string, (progress: Progress) => void> {
