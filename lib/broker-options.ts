@@ -38,6 +38,8 @@ export function brokerOptions(config: Config, over: Partial<BrokerOptions> = {})
     middlewares: [accessMiddleware],
     skipProcessEventRegistration: true,
     internalServices: true,
+    // How often a service that waits for another looks; the default of a second would delay every start.
+    dependencyInterval: 50,
     ...over,
   };
 }
