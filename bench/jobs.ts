@@ -1,7 +1,7 @@
 // Durable no-op jobs through the product, beside BullMQ on a Redis of its own, in one run on one machine.
 import { execFileSync } from "node:child_process";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { cpus, tmpdir } from "node:os";
+import { cpus, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { bullmqContestant } from "./jobs-bullmq.ts";
@@ -94,19 +94,25 @@ async function race(directory: string) {
   return { rows, skipped };
 }
 
+/** Each row of ours against each of the others. */
 function ratios(rows: readonly Row[]) {
-  const own = rows[0];
-  return rows.slice(1).map((row) => ({
-    against: row.name,
-    accepted: round((own?.acceptedPerS.median ?? 0) / row.acceptedPerS.median, 2),
-    completed: round((own?.completedPerS.median ?? 0) / row.completedPerS.median, 2),
-    startP99: round((own?.startP99Ms ?? 0) / row.startP99Ms, 2),
-  }));
+  const isOwn = ({ name }: Row) => name.startsWith(productContestant.name);
+  const others = rows.filter((row) => !isOwn(row));
+  return rows.filter(isOwn).flatMap((own) =>
+    others.map((row) => ({
+      of: own.name,
+      against: row.name,
+      accepted: round(own.acceptedPerS.median / row.acceptedPerS.median, 2),
+      completed: round(own.completedPerS.median / row.completedPerS.median, 2),
+      startP99: round(own.startP99Ms / row.startP99Ms, 2),
+    })),
+  );
 }
 
 const directory = await mkdtemp(join(tmpdir(), "reelmesh-bench-"));
 try {
   const fsync = await fsyncMs(directory);
+  const loadBefore = round(loadavg()[0] ?? 0, 1);
   const { rows, skipped } = await race(directory);
   const report = {
     question:
@@ -117,10 +123,12 @@ try {
       node: process.version,
       redis: commandText("redis-server", ["--version"]).match(/v=\S+/)?.[0] ?? "absent",
       fsyncMedianMs: fsync,
+      loadAverageBefore: loadBefore,
       commit: commandText("git", ["rev-parse", "--short", "HEAD"]),
       date: new Date().toISOString().slice(0, 10),
     },
     load: { ...load, runs },
+    rows: "reelmesh is the product: its node journals each attempt with fsync and makes and removes a work directory. The node without journal does as little as BullMQ's worker: that row compares the schedulers alone.",
     how: "Jobs are submitted one by one with so many calls under way at a time; a no-op worker with so many slots runs in the same process. Start is measured for single jobs, one after another, from the call to the worker's function.",
     results: rows,
     ratios: ratios(rows),
@@ -128,7 +136,7 @@ try {
     notMeasured: [
       "several processes or machines",
       "a queue of more than the jobs of one run",
-      "other work on the machine was not kept away",
+      "a machine that does nothing else: the load average says how busy it was",
     ],
   };
   const table = [
@@ -141,7 +149,7 @@ try {
   ];
   const against = report.ratios.map(
     (ratio) =>
-      `- against ${ratio.against}: accepted x ${ratio.accepted}, completed x ${ratio.completed}, start p99 x ${ratio.startP99} (smaller is better)`,
+      `- ${ratio.of} against ${ratio.against}: accepted x ${ratio.accepted}, completed x ${ratio.completed}, start p99 x ${ratio.startP99} (smaller is better)`,
   );
   const text = [
     "# Jobs a second",
@@ -150,12 +158,13 @@ try {
     "",
     ...table,
     "",
-    `Ratios of ${rows[0]?.name ?? "the product"}:`,
+    "Ratios:",
     ...against,
     ...skipped.map((sentence) => `- skipped: ${sentence}`),
     "",
+    report.rows,
     `${report.how} ${load.jobs} jobs, ${load.clients} calls, ${load.slots} slots, ${runs} runs, medians.`,
-    `${report.machine.cpu}, Node ${report.machine.node}, Redis ${report.machine.redis}, one write with fsync ${fsync} ms (median), commit ${report.machine.commit}, ${report.machine.date}.`,
+    `${report.machine.cpu}, Node ${report.machine.node}, Redis ${report.machine.redis}, one write with fsync ${fsync} ms (median), load average before the run ${loadBefore}, commit ${report.machine.commit}, ${report.machine.date}.`,
     `Not measured: ${report.notMeasured.join("; ")}.`,
     "",
   ].join("\n");
