@@ -50,9 +50,18 @@ function install() {
   if (installed()) return;
   withInstallLock(() => {
     if (installed()) return;
-    console.error("reelmesh: installing what is missing (npm ci, about a minute) ...");
+    console.error("reelmesh: installing what is missing (about a minute) ...");
     const npm = process.env.npm_execpath;
-    const args = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
+    // Not "npm ci": it refuses a lock file without the optional packages of other platforms, which not every
+    // registry serves. "--no-save" keeps to the lock file and leaves it as it is.
+    const args = [
+      "install",
+      "--no-save",
+      "--ignore-scripts",
+      "--no-audit",
+      "--no-fund",
+      "--loglevel=error",
+    ];
     const result = npm
       ? spawnSync(process.execPath, [npm, ...args], {
           cwd: root,
@@ -65,7 +74,7 @@ function install() {
         });
     if (result.status !== 0) {
       console.error(
-        "reelmesh: npm ci failed; see its message above. A network route to the npm registry is needed once.",
+        "reelmesh: npm install failed; see its message above. A network route to the npm registry is needed once.",
       );
       process.exit(1);
     }
