@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { JobKind } from "../scheduler/job.types.ts";
 import { ComposePayload } from "./compose.payload.ts";
+import { ContactSheetPayload } from "./contact-sheet.payload.ts";
 import { EnhancePayload } from "./enhance.payload.ts";
 import { TimelineRequest } from "./timeline/timeline.schema.ts";
 
@@ -18,4 +19,5 @@ export const executorKinds: Readonly<Record<JobKind, z.ZodType>> = {
   timeline: TimelineRequest,
   compose: ComposePayload,
   enhance: EnhancePayload,
+  "contact-sheet": ContactSheetPayload,
 };

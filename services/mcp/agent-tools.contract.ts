@@ -89,6 +89,7 @@ export const agentToolsContract = defineContract({
     preview: action({
       summary: "Contact sheet of a finished video",
       access,
+      timeoutMs: mcpLimits.sheetMs + 15_000,
       input: z.strictObject({ job_id }),
       output: z.object({
         job_id: JobId,
@@ -104,7 +105,7 @@ export const agentToolsContract = defineContract({
           .optional()
           .describe("Absent where it is too large for an answer: use image_url"),
       }),
-      errors: ["JOB_NOT_FOUND", "CONFLICT", "NOT_FOUND"],
+      errors: ["JOB_NOT_FOUND", "CONFLICT", "NOT_FOUND", "UNAVAILABLE"],
       idempotent: true,
       mcp: {
         tool: "preview_job",

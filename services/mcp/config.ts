@@ -6,6 +6,8 @@ export const mcpLimits = {
   waitSecondsMax: 60,
   waitSecondsDefault: 20,
   waitPollMs: 250,
+  /** How long a preview waits for a contact sheet that has to be made first. */
+  sheetMs: 60_000,
   /** An image inside an answer between nodes; base64 adds a third, and a message of the mesh holds 1 MiB. */
   meshImageBytes: 760_000,
   /** The same where everything runs in one process. */

@@ -1,8 +1,9 @@
 import { buffer } from "node:stream/consumers";
+import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
 import { AppError } from "../../lib/errors.ts";
 import type { ActionContext, ServiceHost } from "../../lib/service.ts";
-import { hasEnded, jobFor } from "../compose/bridge.answer.ts";
+import { hasEnded, jobFor, ownerOf } from "../compose/bridge.answer.ts";
 import { planSheet, sheetGrid } from "../compose/media/contact-sheet.plan.ts";
 import type { JobView } from "../scheduler/scheduler.contract.ts";
 import { mcpLimits } from "./config.ts";
@@ -16,6 +17,41 @@ const Measured = z.object({
   width: z.number().min(1),
   height: z.number().min(1),
 });
+
+/**
+ * A render that has no sheet gets one by a job of its own. The key makes that one job, however often the
+ * preview is asked for.
+ */
+async function makeSheet(
+  { meta, call }: ActionContext<unknown>,
+  job: JobView,
+): Promise<JobView | undefined> {
+  const video = job.result?.outputs.find(({ contentType }) => contentType.startsWith("video/"));
+  if (!video) return undefined;
+  const submitted = await call("scheduler.submit", {
+    kind: "contact-sheet",
+    payload: { bucket: video.bucket, key: video.key },
+    owner: ownerOf(meta.actor),
+    priority: 10,
+    attemptsMax: 2,
+    idempotencyKey: `contact-sheet:${job.id}`,
+  });
+  const deadline = performance.now() + mcpLimits.sheetMs;
+  for (;;) {
+    const sheet = await call("scheduler.get", { id: submitted.id });
+    if (sheet.state === "success") return sheet;
+    const { error } = sheet;
+    if (hasEnded(sheet.state))
+      throw new AppError("UNAVAILABLE", {
+        reason: `no contact sheet could be made${error ? ` (${error.message})` : ""}`,
+      });
+    if (performance.now() > deadline)
+      throw new AppError("UNAVAILABLE", {
+        reason: "its contact sheet is still being made; call preview_job again",
+      });
+    await sleep(mcpLimits.waitPollMs);
+  }
+}
 
 /** The sheet of a video, or the picture itself where the job made one. */
 function pictureOf({ result }: JobView): Output | undefined {
@@ -38,10 +74,8 @@ function timesOf(job: JobView, picture: Output) {
 }
 
 /** The contact sheet of a finished job as an image. */
-export async function previewOf(
-  { params, meta, call }: ActionContext<{ job_id: string }>,
-  { config }: ServiceHost,
-) {
+export async function previewOf(ctx: ActionContext<{ job_id: string }>, { config }: ServiceHost) {
+  const { params, meta, call } = ctx;
   const job = await jobFor(params.job_id, meta.actor, call);
   if (job.state !== "success") {
     const advice = hasEnded(job.state)
@@ -51,7 +85,8 @@ export async function previewOf(
       reason: `a preview needs a job with status success; this one is ${job.state}, ${advice}`,
     });
   }
-  const picture = pictureOf(job);
+  const shown = pictureOf(job) ? job : await makeSheet(ctx, job);
+  const picture = shown && pictureOf(shown);
   if (!picture)
     throw new AppError("NOT_FOUND", { what: `A picture among the outputs of job ${job.id}` });
   const { bucket, key } = picture;
@@ -67,7 +102,7 @@ export async function previewOf(
       : undefined;
   return {
     job_id: job.id,
-    ...timesOf(job, picture),
+    ...timesOf(shown, picture),
     media_url: mediaLink?.url,
     image_url: link.url,
     image: data === undefined ? undefined : { data, mimeType: picture.contentType },

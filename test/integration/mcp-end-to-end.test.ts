@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
 import { systemCall } from "../../lib/service.ts";
+import { previewOf } from "../../services/mcp/preview.ts";
 import { type Product, startProduct } from "../support/product.ts";
 
 let product: Product;
@@ -126,6 +127,40 @@ describe("from an agent app run to a finished video", () => {
     await tool("jobs_cancel", { job_id: slow.id });
     const unknown = await tool("preview_job", { job_id: "3f0c6f0e-8f0b-4f6e-9a53-0c6f0e8f0b4f" });
     expect(unknown.error).toMatchObject({ type: "JOB_NOT_FOUND", retry: "never" });
+  });
+
+  test("a video that was stored without a sheet gets one when somebody wants to see it, once", async () => {
+    const started = await tool("compose_timeline_ffmpeg", {
+      timeline: { tracks: [{ type: "text", clips: [{ text: "Hi", duration: 0.5 }] }] },
+      output: tiny,
+    });
+    const { job } = await untilEnded(started.job_id);
+    const media = job.outputs.find(({ role }: { role: string }) => role === "media");
+    const call = systemCall(product.broker);
+    const bare = { ...media, contentType: "video/mp4" };
+    const view = await call("scheduler.get", { id: job.job_id });
+    const withoutSheet = {
+      ...view,
+      result: { ...view.result!, outputs: [bare] },
+    };
+    const asked: string[] = [];
+    const ctx = {
+      params: { job_id: job.job_id },
+      meta: { actor: { realm: "agent", id: "mcp-token" } },
+      call: (name: string, params: { id?: string; kind?: string }) => {
+        if (name === "scheduler.submit") asked.push(params.kind ?? "");
+        return name === "scheduler.get" && params.id === job.job_id
+          ? Promise.resolve(withoutSheet)
+          : call(name as never, params as never);
+      },
+    };
+    const host = { config: product.config };
+    const first = await previewOf(ctx as never, host as never);
+    expect(first.times_ms).toHaveLength(5);
+    expect(Buffer.from(first.image!.data, "base64").subarray(1, 4).toString()).toBe("PNG");
+    const second = await previewOf(ctx as never, host as never);
+    expect(second.image_url).toBe(first.image_url);
+    expect(asked).toEqual(["contact-sheet", "contact-sheet"]);
   });
 
   test("a generated storyboard renders as it is", async () => {
