@@ -82,8 +82,15 @@ describe("files", () => {
   const TEST_LINES_MAX = 800;
   const FUNCTION_LINES_MAX = 70;
   /** Path to reason. */
-  const longFiles: Record<string, string> = {};
-  const longFunctions: Record<string, string> = {};
+  const longFiles: Record<string, string> = {
+    "services/compose/node-agent.ts":
+      "the life of an attempt on its node: phases, lease clock and journal change together",
+    "services/compose/timeline/timeline.schema.ts":
+      "the native timeline as one page, a schema for each kind of clip",
+  };
+  const longFunctions: Record<string, string> = {
+    "services/compose/executor-tools.ts": "a list of small tools over one shared memory",
+  };
 
   test("none is longer than it should be", () => {
     const lines = (path: string) => text.get(path)!.split("\n").length - 1;
