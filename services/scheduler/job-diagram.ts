@@ -115,3 +115,15 @@ export function jobDiagram(): string {
   const lines = [...arrows].map(([arrow, labels]) => `  ${arrow}: ${labels.join("; ")}`);
   return ["stateDiagram-v2", "  [*] --> pending: submit", ...lines, ""].join("\n");
 }
+
+/** The diagram as a page of the documentation; `npm run generate` writes it. */
+export const jobStatesPage = (): string =>
+  [
+    "# States of a job",
+    "",
+    "Made by running the state machine (`services/scheduler/job-diagram.ts`); `npm run generate` writes it anew.",
+    "",
+    "```mermaid",
+    `${jobDiagram()}\`\`\``,
+    "",
+  ].join("\n");

@@ -126,6 +126,8 @@ export type Job = { spec: JobSpec; history: JobHistory } & (
 export interface NodeReport {
   node: string;
   boot: string;
+  /** Rises with each report of this run. */
+  beat?: number;
   kinds: JobKind[];
   slots: number;
   /** 0 to 100. */

@@ -34,7 +34,8 @@ export class NodeRegistry {
 
   /**
    * Takes a report. "late": it is of an earlier run of the node and must not be believed, unless nobody has heard
-   * of the run that we know for a while: a message that was long on its way must not shut a node out for good.
+   * of the run that we know for a while: a message that was long on its way must not shut a node out for good. So
+   * are reports that a later one of the same run has overtaken: what they list is no longer so.
    */
   report(report: NodeReport, now: Ms): "same" | "new-boot" | "late" {
     const node = this.#nodes.get(report.node);
@@ -51,6 +52,7 @@ export class NodeRegistry {
       return "new-boot";
     }
     const sameBoot = node.report.boot === report.boot;
+    if (sameBoot && isOvertaken(report, node.report)) return "late";
     if (!sameBoot) {
       const isEarlier = node.retiredBoots.includes(report.boot) || report.boot < node.report.boot;
       if (isEarlier && now - node.seenAt <= this.#limits.freshMs) return "late";
@@ -154,3 +156,6 @@ export class NodeRegistry {
     return early;
   }
 }
+
+const isOvertaken = (report: NodeReport, latest: NodeReport): boolean =>
+  report.beat !== undefined && latest.beat !== undefined && report.beat < latest.beat;

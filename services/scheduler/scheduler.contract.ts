@@ -189,6 +189,7 @@ export const schedulerContract = defineContract({
         report: z.object({
           node: z.string(),
           boot: z.string(),
+          beat: z.int().optional().describe("Rises with each report of this run"),
           kinds: z.array(z.string()),
           slots: z.int().min(0),
           cpuPercent: z.number(),
