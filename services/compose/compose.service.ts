@@ -54,6 +54,7 @@ function portsOf(
   const timeout = executionLimits.callMs;
   /** Attempts of this run that have not begun to store anything: there is nothing to delete. */
   const nothingStored = new Set<string>();
+  let beat = 0;
   return {
     nowMonotonic: () => performance.now(),
     journal,
@@ -89,7 +90,9 @@ function portsOf(
     async heartbeat(attempts, draining) {
       // Calling what is not there makes the broker warn each time; before the scheduler is up that is no news.
       if (!canCall(host, "scheduler.heartbeat")) throw new Error("no scheduler is known");
-      const report = { node, boot, kinds, slots, draining, ...(await meter.read()) };
+      const load = await meter.read();
+      beat += 1;
+      const report = { node, boot, beat, kinds, slots, draining, ...load };
       return host.call("scheduler.heartbeat", { report, attempts }, { timeout });
     },
     complete: (key, result) =>

@@ -27,6 +27,8 @@ interface NodeFacts {
   startedAt: number;
   drainedAt: number;
   lastContactAt: number;
+  /** When a report last arrived that was long on its way: what it lists may not be so any more. */
+  lateBeatAt: number;
   /** End of the latest time without contact that was long enough to cost a lease. */
   gapEndedAt: number;
 }
@@ -39,6 +41,8 @@ export interface CheckerLimits {
 const keyOf = ({ jobId, attempt }: AttemptKey) => `${jobId}/${attempt}`;
 /** Longest time between an abort and the end of the simulated process, with some slack. */
 const killMsMax = 2_000;
+/** A report that was longer on its way than this may mislead the leader about free slots. */
+const lateMsMin = 500;
 /** Writes to the simulated disk that queue up. */
 const writeMsMax = 250;
 
@@ -64,7 +68,8 @@ export class Checkers {
   readonly #revivals = new Map<string, number>();
   readonly #winners = new Map<string, number>();
   readonly #settled = new Map<string, Set<string>>();
-  readonly #begun = new Set<string>();
+  /** When the order of an attempt first reached its node. */
+  readonly #begun = new Map<string, number>();
   readonly #renewedAt = new Map<string, number>();
   /** Attempts whose work went wrong by itself. */
   readonly #failedByPlan: (job: Job) => boolean;
@@ -97,6 +102,7 @@ export class Checkers {
       startedAt: now,
       drainedAt: this.#nodes.get(name)?.drainedAt ?? Number.NEGATIVE_INFINITY,
       lastContactAt: now,
+      lateBeatAt: Number.NEGATIVE_INFINITY,
       gapEndedAt: Number.NEGATIVE_INFINITY,
     });
   }
@@ -117,9 +123,14 @@ export class Checkers {
     node.lastContactAt = now;
     for (const key of renewed) this.#renewedAt.set(keyOf(key), now);
   }
+  /** A report of a node has reached the leader. */
+  beat(name: string, sentAt: number): void {
+    const node = this.#nodes.get(name);
+    if (node && this.#world.now - sentAt > lateMsMin) node.lateBeatAt = this.#world.now;
+  }
   /** The order has reached its node. */
   begun(key: AttemptKey): void {
-    this.#begun.add(keyOf(key));
+    if (!this.#begun.has(keyOf(key))) this.#begun.set(keyOf(key), this.#world.now);
   }
   executionStarted(_name: string, order: StartOrder): void {
     this.#renewedAt.set(keyOf(order), this.#world.now);
@@ -179,14 +190,17 @@ export class Checkers {
     const node = this.#nodes.get(job.node);
     const now = this.#world.now;
     const sinceMs = attemptAt - this.#limits.leaseMs - nodeLimits.heartbeatMs;
+    const key = keyOf({ jobId: job.spec.id, attempt: job.history.attempt });
     const cause =
       this.#failedByPlan(job) ||
       !node?.isUp ||
       node.startedAt >= sinceMs ||
       node.drainedAt >= sinceMs ||
       node.gapEndedAt >= attemptAt ||
+      // Refused for want of a slot: an attempt number is lost, nothing else.
+      (!this.#renewedAt.has(key) && node.lateBeatAt >= sinceMs) ||
       now - node.lastContactAt >= this.#gapMs ||
-      !this.#begun.has(keyOf({ jobId: job.spec.id, attempt: job.history.attempt }));
+      (this.#begun.get(key) ?? now) - attemptAt > nodeLimits.heartbeatMs;
     this.#check(
       "attempts",
       cause,

@@ -32,6 +32,7 @@ export interface NodeFaults {
 }
 
 const name = ({ jobId, attempt }: AttemptKey) => `${jobId}/${attempt}`;
+const shown = ({ jobId, attempt }: AttemptKey) => `${jobId.slice(-6)}/${attempt}`;
 
 /** Objects that attempts have uploaded, for all nodes. */
 export class SimulatedStorage {
@@ -122,6 +123,7 @@ export class SimulatedNode implements Party {
     const world = this.#world;
     const toLeader = this.#leader(this);
     let wakeAt = Number.POSITIVE_INFINITY;
+    let beat = 0;
     const clockOffset = this.#random.int(0, 1_000_000);
     const clock = () => world.now + clockOffset;
     return {
@@ -144,11 +146,13 @@ export class SimulatedNode implements Party {
           });
         }),
       isCommitted: toLeader.isCommitted,
-      heartbeat: (attempts, draining) =>
-        toLeader.heartbeat(
+      heartbeat: (attempts, draining) => {
+        beat += 1;
+        return toLeader.heartbeat(
           {
             node: this.name,
             boot,
+            beat,
             kinds: ["render"],
             slots: this.slots,
             cpuPercent: 0,
@@ -157,7 +161,8 @@ export class SimulatedNode implements Party {
             draining,
           },
           attempts,
-        ),
+        );
+      },
       complete: toLeader.complete,
       fail: toLeader.fail,
       handBack: toLeader.handBack,
@@ -214,14 +219,16 @@ export class SimulatedNode implements Party {
     const fate = work.attempts[Math.min(order.attempt, work.attempts.length) - 1] ?? "ok";
     this.#processes.set(key, { order, boot });
     this.#checkers.executionStarted(this.name, order);
-    this.#world.note(() => `${this.name} runs ${key} (${fate})`);
+    this.#world.note(() => `${this.name} runs ${shown(order)} (${fate})`);
     return new Promise((resolve) => {
       let open = true;
       const end = (outcome: ExecutionOutcome) => {
         if (!open) return;
         open = false;
         this.#processes.delete(key);
-        this.#world.note(() => `${this.name} has ended ${key}: ${outcome.ok ? "ok" : "no result"}`);
+        this.#world.note(
+          () => `${this.name} has ended ${shown(order)}: ${outcome.ok ? "ok" : "no result"}`,
+        );
         resolve(outcome);
       };
       const failure = (type: string, retryable: boolean) =>
@@ -236,7 +243,7 @@ export class SimulatedNode implements Party {
         return;
       }
       if (fate === "silent") return;
-      this.#later(incarnation, work.durationMs / 2, () => open && report(0.5, "half"));
+      this.#later(incarnation, Math.ceil(work.durationMs / 2), () => open && report(0.5, "half"));
       this.#later(incarnation, work.durationMs, () => {
         if (!open || signal.aborted) return;
         if (fate === "ok") {

@@ -125,13 +125,20 @@ class Simulation {
             const node = nodeOf(name);
             const handle = async () => {
               this.#checkers.begun(order);
-              return agentOf(node).begin(order);
+              const answer = await agentOf(node).begin(order);
+              this.#world.note(
+                () => `${name} answers order ${names([order])}: ${JSON.stringify(answer)}`,
+              );
+              return answer;
             };
             return this.#network.call(leader, node, handle, options);
           },
           halt: (name: string, ref: { jobId: string; attempt: number; reason: string }) => {
             const node = nodeOf(name);
-            const handle = async () => agentOf(node).halt(ref, ref.reason);
+            const handle = async () => {
+              this.#world.note(() => `${name} is told to stop ${names([ref])}: ${ref.reason}`);
+              return agentOf(node).halt(ref, ref.reason);
+            };
             return this.#network.call(leader, node, handle, options);
           },
           probe: (name: string) => {
@@ -173,7 +180,16 @@ class Simulation {
       });
     return {
       heartbeat: async (report, attempts) => {
-        const answer = await call(() => leader.calls().heartbeat(report, attempts));
+        const sentAt = this.#world.now;
+        const answer = await call(async () => {
+          this.#checkers.beat(node.name, sentAt);
+          const heard = await leader.calls().heartbeat(report, attempts);
+          this.#world.note(
+            () =>
+              `${boot} beats ${report.beat}: holds [${names(attempts)}], renewed [${names(heard.renewed)}], fenced [${names(heard.fenced)}]`,
+          );
+          return heard;
+        });
         this.#checkers.contact(node.name, answer.renewed);
         return answer;
       },
@@ -327,3 +343,6 @@ export const runScenario = (
   broken?: BrokenRule,
   traced = false,
 ): Promise<RunResult> => new Simulation(scenario, broken, traced).run();
+
+const names = (keys: readonly { jobId: string; attempt: number }[]): string =>
+  keys.map(({ jobId, attempt }) => `${jobId.slice(-6)}/${attempt}`).join(" ");

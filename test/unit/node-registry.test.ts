@@ -32,4 +32,13 @@ describe("node registry", () => {
     expect(registry.report(report("run-1"), 18_000)).toBe("same");
     expect(registry.bootOf("n1")).toBe("run-1");
   });
+
+  // Its list is too old to tell which slots are free. The same one twice is no news and no harm.
+  test("a report that a later one has overtaken is not believed", () => {
+    const registry = new NodeRegistry(limits);
+    registry.report({ ...report("run-1"), beat: 2 }, 0);
+    expect(registry.report({ ...report("run-1"), beat: 1 }, 100)).toBe("late");
+    expect(registry.report({ ...report("run-1"), beat: 2 }, 200)).toBe("same");
+    expect(registry.report({ ...report("run-1"), beat: 3 }, 300)).toBe("same");
+  });
 });
