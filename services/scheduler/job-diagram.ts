@@ -89,10 +89,32 @@ export const exampleMessages: readonly Example[] = [
     label: "nodeGone",
     message: { type: "nodeGone", node: "n1", boot: "b2", nodesLostMax: 3 },
   },
+  {
+    label: "nodeGone, third node lost",
+    message: { type: "nodeGone", node: "n1", boot: "b2", nodesLostMax: 3 },
+    history: { nodesLost: 2 },
+  },
+  {
+    label: "handBack after a restart, third node lost",
+    message: { type: "handBack", attempt: 1, node: "n1", cause: "restart", nodesLostMax: 3 },
+    history: { nodesLost: 2 },
+  },
   { label: "cancel", message: { type: "cancel", reason: "" } },
   { label: "retry", message: { type: "retry" } },
   { label: "timeout", message: { type: "timeout", attempt: 1, random: 0 }, now: 60_000 },
   { label: "stall", message: { type: "stall", attempt: 1, random: 0 }, now: 30_000 },
+  {
+    label: "timeout, last attempt",
+    message: { type: "timeout", attempt: 1, random: 0 },
+    now: 60_000,
+    history: { errors: 1 },
+  },
+  {
+    label: "stall, last attempt",
+    message: { type: "stall", attempt: 1, random: 0 },
+    now: 30_000,
+    history: { errors: 1 },
+  },
 ];
 
 /** What the state machine makes of an example; the target state, or why it was ignored. */

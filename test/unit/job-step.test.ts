@@ -35,6 +35,8 @@ const table: Record<string, string[]> = {
   leaseExpired: onlyRunning("pending"),
   "leaseExpired, third node lost": onlyRunning("failed"),
   nodeGone: onlyRunning("pending"),
+  "nodeGone, third node lost": onlyRunning("failed"),
+  "handBack after a restart, third node lost": onlyRunning("failed"),
   cancel: [
     "cancelled",
     "cancelled",
@@ -51,6 +53,8 @@ const table: Record<string, string[]> = {
   ],
   timeout: onlyRunning("pending"),
   stall: onlyRunning("pending"),
+  "timeout, last attempt": onlyRunning("failed"),
+  "stall, last attempt": onlyRunning("failed"),
 };
 
 const running = exampleJobs.running as Job & { state: "running" };
