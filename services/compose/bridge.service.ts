@@ -2,7 +2,8 @@ import type { z } from "zod";
 import { AppError, asAppError } from "../../lib/errors.ts";
 import { restoreUrls } from "../../lib/restore-urls.ts";
 import { type ActionContext, implementService, type ServiceHost } from "../../lib/service.ts";
-import { answerFor, jobFor, ownerOf } from "./bridge.answer.ts";
+import type { JobView } from "../scheduler/scheduler.contract.ts";
+import { answerFor, hasEnded, jobFor, ownerOf } from "./bridge.answer.ts";
 import { checkComposition, checkTimeline } from "./bridge.check.ts";
 import {
   bridgeContract,
@@ -31,6 +32,21 @@ async function checkRun({ call }: ActionContext<Task>, runId: string): Promise<v
   });
 }
 
+/** Ties a run to its job. A job that was accepted before may have ended, and may belong to another run. */
+async function attachRun(
+  { call, params }: ActionContext<Task>,
+  runId: string,
+  { repeated, ...job }: JobView & { repeated: boolean },
+): Promise<void> {
+  if (repeated) {
+    const { rows } = await call("agent.run.list", { job_id: job.id });
+    if (rows.some(({ id }) => id !== runId))
+      throw new AppError("IDEMPOTENCY_MISMATCH", { key: params.idempotency_key ?? "" });
+  }
+  await call("agent.run.attachJob", { runId, jobId: job.id });
+  if (repeated && hasEnded(job.state)) await call("agent.run.settle", { job, params: { runId } });
+}
+
 /**
  * Hands work to the scheduler on behalf of whoever asked; the job is on disk when this returns. The end of
  * the job reaches its run through the scheduler's outbox, so that it is not lost with this process.
@@ -52,7 +68,7 @@ async function submit(
     idempotencyKey: idempotency_key ?? (ctx.meta["idempotencyKey"] as string | undefined),
     onSettled: runId === undefined ? undefined : { action: "agent.run.settle", params: { runId } },
   });
-  if (runId !== undefined) await ctx.call("agent.run.attachJob", { runId, jobId: job.id });
+  if (runId !== undefined) await attachRun(ctx, runId, job);
   return { job_id: job.id, status: job.state, repeated: job.repeated };
 }
 

@@ -86,6 +86,25 @@ describe("from an agent app run to a finished video", () => {
     expect(run).toMatchObject({ status: "success", media_url: job.media_url });
   });
 
+  test("a repeated call with the same key and run gets the same job; another run cannot take it over", async () => {
+    const runId = await newRun();
+    const args = {
+      timeline: { tracks: [{ type: "text", clips: [{ text: "Once", duration: 0.4 }] }] },
+      output: tiny,
+      idempotency_key: "once",
+      run_id: runId,
+    };
+    const first = await tool("compose_timeline_ffmpeg", args);
+    await untilEnded(first.job_id);
+    const again = await tool("compose_timeline_ffmpeg", args);
+    expect(again.structuredContent).toMatchObject({ job_id: first.job_id, repeated: true });
+    expect(await readRun(runId)).toMatchObject({ status: "success", job_id: first.job_id });
+    const other = await newRun();
+    const taken = await tool("compose_timeline_ffmpeg", { ...args, run_id: other });
+    expect(taken.error.type).toBe("IDEMPOTENCY_MISMATCH");
+    expect((await readRun(other)).job_id).toBeUndefined();
+  });
+
   test("preview_job shows the video as an image with the times of its pictures", async () => {
     const started = await tool("compose_timeline_ffmpeg", {
       timeline: { tracks: [{ type: "text", clips: [{ text: "Hi", duration: 2 }] }] },
