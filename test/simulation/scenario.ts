@@ -33,6 +33,8 @@ export type Fault =
 
 export interface Scenario {
   seed: number;
+  /** Another course of the same scenario: other delays, losses and lengths. Used when shrinking. */
+  course?: number;
   nodes: { name: string; slots: number }[];
   rates: Rates;
   /** Faults end here and everything is repaired; then the system must come to rest. */

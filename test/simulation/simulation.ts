@@ -48,7 +48,7 @@ class Simulation {
     this.#broken = broken;
     // Ageing is quicker than in earnest, so that its bound lies within the time that is simulated.
     this.#config = { ...schedulerConfig, agePointMs: 200, ...broken?.config };
-    this.#world = new World(scenario.seed, traced);
+    this.#world = new World(`${scenario.seed}/${scenario.course ?? 0}`, traced);
     this.#network = new Network(this.#world, scenario.rates);
     this.#checkers = new Checkers(
       this.#world,

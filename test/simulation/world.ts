@@ -16,15 +16,15 @@ const settled = () => new Promise<void>((resolve) => setImmediate(resolve));
  * each event they run until they wait again: so a seed determines everything.
  */
 export class World {
-  readonly seed: number;
+  readonly #seed: string;
   readonly #events = new MinHeap<Event>((a, b) => a.at < b.at || (a.at === b.at && a.seq < b.seq));
   readonly #trace: string[] | undefined;
   #now = 0;
   #seq = 0;
   #done = 0;
 
-  constructor(seed: number, traced: boolean) {
-    this.seed = seed;
+  constructor(seed: string, traced: boolean) {
+    this.#seed = seed;
     this.#trace = traced ? [] : undefined;
   }
 
@@ -41,7 +41,7 @@ export class World {
 
   /** A random source of its own for one purpose, so that purposes do not disturb each other. */
   random(purpose: string): Random {
-    return new Random(`${this.seed}/${purpose}`);
+    return new Random(`${this.#seed}/${purpose}`);
   }
 
   /** Line for the history; the text is only made when somebody will read it. */
