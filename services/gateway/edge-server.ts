@@ -77,6 +77,8 @@ export class EdgeServer {
 
   #dispatch(req: IncomingMessage, res: ServerResponse): void {
     this.#open += 1;
+    // Each layer of a streamed answer listens for its close: a fixed number, though above Node's alarm of 10.
+    res.setMaxListeners(24);
     res.once("close", () => {
       this.#open -= 1;
       if (this.#open === 0 && this.#stopping.signal.aborted) this.#server.closeAllConnections();
