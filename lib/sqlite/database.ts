@@ -1,23 +1,18 @@
 import { mkdirSync } from "node:fs";
 import { dirname } from "node:path";
-import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
+import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { Worker } from "node:worker_threads";
-import type { Unit, UnitResult, WriterMessage, WriterReply } from "./writer.worker.ts";
+import type {
+  SqlValue,
+  Statement,
+  Unit,
+  UnitResult,
+  WriterMessage,
+  WriterReply,
+} from "./writer-messages.ts";
 
-export type SqlValue = SQLInputValue;
+export type { SqlValue, Statement, Unit, UnitResult } from "./writer-messages.ts";
 export type Row = Record<string, SqlValue>;
-export type { Unit, UnitResult } from "./writer.worker.ts";
-
-/** One statement of a unit of work. */
-export interface Statement {
-  sql: string;
-  params?: readonly SqlValue[];
-  /**
-   * The guard of a compare-and-set: when the statement changes fewer rows than this, the whole unit is
-   * undone and answered as refused; other units are not touched.
-   */
-  mustChange?: number;
-}
 
 /**
  * One SQLite file, WAL with `synchronous=FULL`. Writes go to a worker thread that commits whatever has

@@ -1,20 +1,7 @@
 // The one writer of a SQLite file. Every batch that arrives while a commit runs goes into the next one.
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
-import type { SqlValue, Statement } from "./database.ts";
-
-export type Unit = readonly Statement[];
-export interface UnitResult {
-  /** False: a guard refused the unit and nothing of it was written. */
-  ok: boolean;
-  /** Rows that each statement changed, up to the one that was refused. */
-  changes: number[];
-  lastInsertRowid: number;
-}
-export type WriterMessage = { units: { id: number; unit: Unit }[] } | { close: true };
-export type WriterReply =
-  | { id: number; result: UnitResult }
-  | { id: number; error: { message: string; code?: string; errcode?: number } };
+import type { SqlValue, Unit, UnitResult, WriterMessage, WriterReply } from "./writer-messages.ts";
 
 const UNITS_PER_COMMIT_MAX = 5_000;
 const port = parentPort!;

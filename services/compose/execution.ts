@@ -53,6 +53,10 @@ function parsePayload(executor: Executor, order: StartOrder): unknown {
   });
 }
 
+/** 0 to 1 in steps of a thousandth: finer steps are noise to whoever reads them. */
+const shareOf = (fraction: number): number =>
+  Math.round(Math.min(1, Math.max(0, fraction || 0)) * 1000) / 1000;
+
 /** Runs one attempt. Settles when its processes are gone and its work directory is removed. */
 export async function runAttempt(
   context: ExecutionContext,
@@ -74,7 +78,7 @@ export async function runAttempt(
     order,
     workDir,
     signal,
-    progress: (fraction, stage) => report(Math.min(1, Math.max(0, fraction || 0)), stage),
+    progress: (fraction, stage) => report(shareOf(fraction), stage),
     log: (level, text) => log.add({ at: Date.now(), level, text }),
   });
   try {
