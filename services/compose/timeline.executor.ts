@@ -1,4 +1,5 @@
 import { readFile, stat, writeFile } from "node:fs/promises";
+import { totalmem } from "node:os";
 import { join } from "node:path";
 import type { Executor, ExecutorTools } from "./executor.ts";
 import { contactSheet } from "./media/contact-sheet.ts";
@@ -11,6 +12,7 @@ import { assScript } from "./timeline/ass.plan.ts";
 import { planCommand } from "./timeline/command.plan.ts";
 import { TimelineLimits } from "./timeline/config.ts";
 import { planGraph } from "./timeline/graph.plan.ts";
+import { checkMemory } from "./timeline/memory.policy.ts";
 import type { Facts, RenderPlan } from "./timeline/plan.types.ts";
 import { timelineSources } from "./timeline/sources.plan.ts";
 import { parseSrt } from "./timeline/srt.plan.ts";
@@ -21,6 +23,8 @@ import { timelineError } from "./timeline/timeline-error.ts";
 
 /** Shares of the whole progress by stage. */
 const stages = { fetch: 0.08, render: 0.94, store: 0.98 } as const;
+/** Part of the machine's memory that all renders together may fill with sources. */
+const memoryShare = 0.6;
 /** Remarks on a timeline that go into the job's log. */
 const notesMax = 50;
 
@@ -145,6 +149,7 @@ export const timelineExecutor: Executor<typeof TimelineRequest> = {
     tools.progress(0, "fetch");
     const brought = await bringIn(timeline, tools);
     const plan = planTimeline(timeline, output, brought.facts, brought.cues);
+    checkMemory(plan, brought.facts, (totalmem() * memoryShare) / tools.config.RENDER_SLOTS);
     for (const note of plan.notes.slice(0, notesMax)) tools.log("info", note);
     const { file, facts, impl } = await render(plan, options.impl, brought, tools);
     const outputs = await store(plan, file, tools);

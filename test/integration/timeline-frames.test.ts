@@ -1,3 +1,4 @@
+import { readFile, writeFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
 import type { TimelineInput } from "../../services/compose/timeline/timeline.schema.ts";
 import {
@@ -17,6 +18,16 @@ const UNEVEN = 5;
 
 /** Frames that the uneven source keeps of 50 at 25 a second. */
 const kept = (n: number) => n % 7 < 2 || n % 7 > 4;
+
+/** Writes "turn by 270 degrees clockwise" into the header of an MP4 with one track. */
+async function turnBack(file: string) {
+  const data = await readFile(file);
+  // The matrix stands 40 bytes into the version 0 track header, after its type, version and times.
+  const matrix = data.indexOf("tkhd") + 4 + 40;
+  for (const [index, value] of [0, -0x10000, 0, 0x10000, 0, 0].entries())
+    data.writeInt32BE(value, matrix + index * 4);
+  await writeFile(file, data);
+}
 
 const range = (from: number, to: number, step = 1) =>
   Array.from({ length: Math.floor((to - from) / step) }, (_, n) => from + n * step);
@@ -116,6 +127,14 @@ describe.each(ffmpegBuilds())("$name: the output shows", ({ env }) => {
       return order < 0 ? 0 : last;
     });
     expect(seen).toEqual(of(UNEVEN, expected));
+  });
+
+  test("a video upright that a phone stored lying on its side", async () => {
+    const file = bench.source("phone.mp4");
+    // Turned by a quarter when it is stored; the matrix in the header turns it back.
+    await numberedVideo(file, { source: A, frames: 10, args: ["-vf", "transpose=clock"] });
+    await turnBack(file);
+    expect(await numbers([{ src: "phone.mp4" }])).toEqual(of(A, range(0, 10)));
   });
 
   test("both clips during a transition, only one of them before and after it", async () => {

@@ -2,6 +2,7 @@ import { describe, expect, test } from "@jest/globals";
 import fc from "fast-check";
 import { asAppError } from "../../lib/errors.ts";
 import type { MediaFacts } from "../../services/compose/media/probe-facts.policy.ts";
+import { checkMemory, sourceBytes } from "../../services/compose/timeline/memory.policy.ts";
 import { frameAt, parseRate, toUs } from "../../services/compose/timeline/time.plan.ts";
 import { planTimeline } from "../../services/compose/timeline/timeline.plan.ts";
 import {
@@ -250,6 +251,17 @@ describe("a timeline that cannot be is refused by path and reason", () => {
     },
   ])("$name", ({ timeline, reason, output }) => {
     expect(reasonOf(() => plan(timeline, output))).toMatch(reason);
+  });
+});
+
+describe("the memory of a plan", () => {
+  test("grows with its open sources, and one that is too much is refused with numbers", () => {
+    const many = plan(main(...Array.from({ length: 100 }, () => ({ src: "v", duration: 1 }))));
+    expect(sourceBytes(many, facts)).toBe(100 * 1920 * 1080 * 18);
+    expect(reasonOf(() => checkMemory(many, facts, 2e9))).toMatch(
+      /^timeline: its pictures need about 3\.7 GB .* gives a render 2\.0 GB/,
+    );
+    expect(reasonOf(() => checkMemory(many, facts, 4e9))).toBe("no error");
   });
 });
 

@@ -15,8 +15,16 @@ export interface PictureContext {
  * the number has no small denominator, so that other pairs of rates keep clear of it too.
  */
 const gridBias = 0.27;
-/** Frames that may be missing at the end of a source against what it says of itself. */
-const slackFrames = 3;
+/**
+ * Frames that may be missing at the end of a source against what it says of itself; they are held. Few
+ * where it counts its frames, so that a broken source is noticed. Where its rate varies, the last frame
+ * may be shown for any time; where it only tells the length of the whole file, the sound may be longer.
+ */
+function slackOf(piece: PicturePiece, { facts, plan }: PictureContext): number {
+  const { frames, vfr } = factsOf(facts, piece.takes[0]?.src ?? "", piece.path);
+  if (vfr) return piece.frames;
+  return frames ? 3 : Math.ceil(plan.rate.num / plan.rate.den);
+}
 
 const colourFilter = (colour: string) => `0x${colour.slice(1)}`;
 const cut = ({ crop }: Placement) =>
@@ -60,7 +68,7 @@ function joinTakes(piece: PicturePiece, context: PictureContext): string {
       ? takeStream(take, piece.path, context)
       : draft.chain(
           [takeStream(take, piece.path, context)],
-          [`tpad=stop_mode=clone:stop=${slackFrames}`, `trim=end_frame=${take.frames}`],
+          [`tpad=stop_mode=clone:stop=${slackOf(piece, context)}`, `trim=end_frame=${take.frames}`],
         ),
   );
   if (streams.length === 1) return streams[0] as string;
@@ -160,7 +168,8 @@ function fades(piece: PicturePiece, how: string): string[] {
 }
 
 /** Repeats a still, or holds the last frame of a video, to exactly the frames of the piece. */
-function toLength(piece: PicturePiece, plan: RenderPlan): string[] {
+function toLength(piece: PicturePiece, context: PictureContext): string[] {
+  const { plan } = context;
   if (piece.still) {
     return [
       `loop=loop=${piece.frames - 1}:size=1:start=0`,
@@ -170,7 +179,7 @@ function toLength(piece: PicturePiece, plan: RenderPlan): string[] {
   }
   const has = piece.takes.reduce((sum, take) => sum + take.frames, 0);
   return [
-    `tpad=stop_mode=clone:stop=${piece.frames - has + slackFrames}`,
+    `tpad=stop_mode=clone:stop=${piece.frames - has + slackOf(piece, context)}`,
     `trim=end_frame=${piece.frames}`,
   ];
 }
@@ -196,7 +205,7 @@ export function mainPicture(piece: PicturePiece, context: PictureContext): strin
       ...filters,
       "format=yuv420p",
       evenTags,
-      ...toLength(piece, plan),
+      ...toLength(piece, context),
       piece.zoom && zoomFilter(piece.zoom, plan.quality === "draft"),
       ...fades(piece, `color=${colourFilter(plan.background)}`),
     ],
@@ -209,7 +218,7 @@ export function overlayPicture(
   context: PictureContext,
 ): string {
   const { piece, opacity, startFrame } = overlay;
-  const { draft, facts, plan } = context;
+  const { draft, facts } = context;
   const { uprightFilters } = factsOf(facts, piece.takes[0]?.src ?? "", piece.path);
   const clear = piece.alpha || opacity < 1 || piece.fadeInFrames > 0 || piece.fadeOutFrames > 0;
   return draft.chain(
@@ -221,7 +230,7 @@ export function overlayPicture(
       clear ? "format=yuva420p" : "format=yuv420p",
       evenTags,
       opacity < 1 ? `lutyuv=a=val*${opacity}` : undefined,
-      ...toLength(piece, plan),
+      ...toLength(piece, context),
       ...fades(piece, "alpha=1"),
       startFrame > 0 ? `setpts=PTS+${startFrame}` : undefined,
     ],

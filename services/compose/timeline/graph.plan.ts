@@ -61,6 +61,17 @@ function mainStream(context: PictureContext): string {
   return draft.chain(streams, [...join, ...onGrid(plan.rate), `trim=end_frame=${plan.frames}`]);
 }
 
+/**
+ * FFmpeg 5.1 takes a graph with one input for a copy of it and hands the turn of a phone's video on to the
+ * result, where players would turn it again. A second input, of which one frame is dropped, ends that.
+ */
+function separateTurn({ draft, facts }: PictureContext) {
+  const [only, ...others] = draft.inputs;
+  if (!only || others.length > 0 || !facts.get(only.src)?.rotation) return;
+  const input = draft.open(only.src, only.src, { seekUs: 0, lengthUs: 1 });
+  draft.chains.push(`[${input}:v:0]trim=end_frame=1,nullsink`);
+}
+
 /** The filter graph of a plan. Pure; runs on FFmpeg 5.1 and later. */
 export function planGraph(plan: RenderPlan, facts: Facts, files: TextFiles): RenderGraph {
   const draft = draftGraph(facts);
@@ -77,6 +88,7 @@ export function planGraph(plan: RenderPlan, facts: Facts, files: TextFiles): Ren
   // An overlay that is longer than the picture under it would go on alone.
   const end = plan.overlays.length > 0 ? `trim=end_frame=${plan.frames}` : undefined;
   picture = draft.chain([picture], [end, texts, "format=yuv420p"]);
+  separateTurn(context);
   const sound = plan.audio && soundGraph(plan.audio, draft, plan);
   return { inputs: draft.inputs, filters: draft.chains.join(";\n"), picture, sound };
 }
