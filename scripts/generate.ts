@@ -1,14 +1,10 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
-import { jobStatesPage } from "../services/scheduler/job-diagram.ts";
 import { referencePage } from "./generate/reference.ts";
 
 /** Files that are derived from the code, by path from the root. */
-const pages: Record<string, () => string> = {
-  "docs/REFERENCE.md": referencePage,
-  "docs/JOB-STATES.md": jobStatesPage,
-};
+const pages: Record<string, () => string> = { "docs/REFERENCE.md": referencePage };
 
 for (const [name, make] of Object.entries(pages)) {
   const path = fileURLToPath(new URL(`../${name}`, import.meta.url));

@@ -138,12 +138,12 @@ export function jobDiagram(): string {
   return ["stateDiagram-v2", "  [*] --> pending: submit", ...lines, ""].join("\n");
 }
 
-/** The diagram as a page of the documentation; `npm run generate` writes it. */
+/** The diagram as a page, kept beside the code as `job-states.generated.md`; a test compares the two. */
 export const jobStatesPage = (): string =>
   [
     "# States of a job",
     "",
-    "Made by running the state machine (`services/scheduler/job-diagram.ts`); `npm run generate` writes it anew.",
+    "Made by running the state machine (`job-diagram.ts`, `jobStatesPage`); `test/unit/job-step.test.ts` fails when it is out of step.",
     "",
     "```mermaid",
     `${jobDiagram()}\`\`\``,

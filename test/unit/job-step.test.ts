@@ -78,7 +78,7 @@ describe("every state and message", () => {
     expect(jobStates.map((state) => outcomeOf(state, example))).toEqual(table[example.label]);
   });
   test("the diagram in the documentation is the one that the state machine gives", () => {
-    const path = new URL("../../docs/JOB-STATES.md", import.meta.url);
+    const path = new URL("../../services/scheduler/job-states.generated.md", import.meta.url);
     expect(readFileSync(path, "utf8")).toBe(jobStatesPage());
   });
 });
