@@ -25,7 +25,7 @@ const texts = (assFile: string, ffmpeg: Ffmpeg) =>
 
 /** Zoom to a point by moving the corners; `zoom` is the scale as an expression of the share in register 0. */
 function zoom(frames: number, scale: string, x: string, y: string): string {
-  const share = `st(0,on/${frames - 1});st(1,0.5/(${scale}));`;
+  const share = `st(0,clip(on/${frames - 1},0,1));st(1,0.5/(${scale}));`;
   const edge = (side: string, centre: string, sign: string) =>
     `'${share}${side}*(clip(${centre},ld(1),1-ld(1))${sign}ld(1))'`;
   const [left, right, top, bottom] = [
@@ -72,7 +72,7 @@ export function demoCase(ffmpeg: Ffmpeg, samples: string): RenderCase {
     files,
     // biome-ignore format: option and value side by side
     byHand: (assFile, output) => ["-i", sea, "-i", coffee, "-i", pool, "-i", voice, "-i", music,
-      "-filter_complex", graph(assFile), "-map", "[v]", "-map", "[a2]", ...encode, output],
+      "-filter_complex", graph(assFile), "-map", "[v]", "-map", "[a2]", "-t", "10", ...encode, output],
   };
 }
 
@@ -171,6 +171,6 @@ export async function longCase(ffmpeg: Ffmpeg, dir: string): Promise<RenderCase>
     files,
     // biome-ignore format: option and value side by side
     byHand: (assFile, output) => [...inputs, "-i", files.get("voice.wav") ?? "", "-i", files.get("music.wav") ?? "",
-      "-filter_complex", graph(assFile), "-map", "[v]", "-map", "[a]", ...encode, output],
+      "-filter_complex", graph(assFile), "-map", "[v]", "-map", "[a]", "-t", String(lengthS), ...encode, output],
   };
 }

@@ -33,10 +33,6 @@ export const MediaLimits = z.object({
     .int()
     .min(1)
     .default(6 * 60 * minutes),
-  probeMs: z
-    .int()
-    .min(1)
-    .default(60 * seconds),
   /** Sources that are fetched or probed at the same time. */
   parallelMax: z.int().min(1).max(32).default(4),
   /** Time that a look at the FFmpeg on hand may take, the test of a GPU encoder included. */
@@ -44,11 +40,8 @@ export const MediaLimits = z.object({
     .int()
     .min(1)
     .default(20 * seconds),
-  contactSheetMs: z
-    .int()
-    .min(1)
-    .default(2 * minutes),
-  contactSheetWidth: z.int().min(64).max(4096).default(1280),
+  /** Area of a contact sheet; as a PNG about a byte and a half for each pixel. */
+  contactSheetPixelsMax: z.int().min(10_000).max(4_000_000).default(480_000),
 });
 export type MediaLimits = z.output<typeof MediaLimits>;
 

@@ -1,6 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ExecutorTools } from "../executor.ts";
+import { mediaLimits } from "./config.ts";
 import {
   planSheet,
   type SheetPlan,
@@ -69,7 +70,7 @@ export async function contactSheet(
   const plan = planSheet(source, {
     columns: options.columns ?? sheetGrid.columns,
     rows: options.rows ?? sheetGrid.rows,
-    pixelsMax: 480_000,
+    pixelsMax: mediaLimits.contactSheetPixelsMax,
   });
   const { fontsDir } = await findFfmpeg(tools.config);
   const labels = join(tools.workDir, "sheet.ass");
