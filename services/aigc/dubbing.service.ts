@@ -91,7 +91,7 @@ async function speakBatch(
     );
     const { url } = await call("storage.link", { bucket, key });
     done += 1;
-    reportProgress(ctx, done, lines.length, `spoke ${line.id}`);
+    await reportProgress(ctx, done, lines.length, `spoke ${line.id}`);
     const { id, text } = line;
     return {
       id,

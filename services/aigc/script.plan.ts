@@ -10,16 +10,16 @@ const words =
 const abbreviation = /(?:^|\s)(?:Mr|Mrs|Ms|Dr|Prof|St|No|vs|etc|e\.g|i\.e|approx)\.$/;
 const spoken = /[\p{L}\p{N}]/u;
 
-const count = (text: string, pattern: RegExp) => text.match(pattern)?.length ?? 0;
+const matches = (text: string, pattern: RegExp) => text.match(pattern)?.length ?? 0;
 
 /** zh where Chinese characters carry the text, else en. */
 export const languageOfText = (text: string): "zh" | "en" =>
-  count(text, han) * 2 >= count(text, words) ? (count(text, han) > 0 ? "zh" : "en") : "en";
+  matches(text, han) * 2 >= matches(text, words) ? (matches(text, han) > 0 ? "zh" : "en") : "en";
 
 /** How long it takes to say a text, in milliseconds. */
 export const speakingMs = (text: string): number =>
   Math.round(
-    (count(text, han) / charactersPerSecond + count(text, words) / wordsPerSecond) * 1000,
+    (matches(text, han) / charactersPerSecond + matches(text, words) / wordsPerSecond) * 1000,
   ) + pauseMs;
 
 /** Sentences in the order of the script, Chinese and English punctuation alike; a line end ends a sentence. */
@@ -91,10 +91,16 @@ export function fitDurations(
   const fitted = durationsMs.map((ms) =>
     Math.max(shortestMs, Math.round((ms * factor) / 100) * 100),
   );
-  const rest = targetMs - fitted.reduce((sum, ms) => sum + ms, 0);
-  const last = fitted.length - 1;
-  // What rounding left over goes to the last scene; it is seen longest anyway.
-  if (Math.abs(rest) <= 100 * fitted.length && fitted[last]! + rest >= shortestMs)
-    fitted[last] = fitted[last]! + rest;
+  let rest = targetMs - fitted.reduce((sum, ms) => sum + ms, 0);
+  const count = fitted.length;
+  if (Math.abs(rest) > 100 * count) return fitted;
+  // What rounding left over, a tenth of a second to each scene that can take it, from the last one on.
+  for (let turn = 1; rest !== 0 && turn <= 4 * count; turn += 1) {
+    const at = count - 1 - ((turn - 1) % count);
+    const step = Math.sign(rest) * Math.min(100, Math.abs(rest));
+    if (fitted[at]! + step < shortestMs) continue;
+    fitted[at] = fitted[at]! + step;
+    rest -= step;
+  }
   return fitted;
 }

@@ -23,7 +23,7 @@ async function waitForJob(ctx: ActionContext<WaitParams>, signal: AbortSignal) {
     const progress = job.state === "success" ? 1 : job.progress;
     const message = job.stage ? `${job.state}: ${job.stage}` : job.state;
     const news = `${progress} ${message}`;
-    if (news !== told) reportProgress(ctx, progress, 1, message);
+    if (news !== told) await reportProgress(ctx, progress, 1, message);
     told = news;
     const leftMs = deadline - performance.now();
     if (ended || leftMs <= 0 || signal.aborted)

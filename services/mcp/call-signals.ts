@@ -21,15 +21,18 @@ interface CallContext {
 
 const callIdOf = (ctx: CallContext) => ctx.meta["mcpCallId"] as string | undefined;
 
-/** Tells the agent how far a tool is, where its client asked for that. */
-export function reportProgress(
+/**
+ * Tells the agent how far a tool is, where its client asked for that. Resolves when the word is on its way,
+ * so that the last one is not overtaken by the result.
+ */
+export async function reportProgress(
   ctx: CallContext,
   progress: number,
   total: number,
   message?: string,
-): void {
+): Promise<void> {
   const callId = callIdOf(ctx);
-  if (callId) ctx.broadcast(signals.progress, { callId, progress, total, message });
+  if (callId) await ctx.broadcast(signals.progress, { callId, progress, total, message });
 }
 
 /** Tool calls under way on this node, by the id that the edge gave them. */
