@@ -1,10 +1,10 @@
 // Wall time of the product's executor against one hand-written FFmpeg command for the same picture.
-// npm run bench:render [-- --runs N]
+// npm run bench:render [-- --runs N] [--case demo|minute]: one case alone writes no report
 import { execFile, execFileSync } from "node:child_process";
 import { copyFile, mkdir, readdir, rm, writeFile } from "node:fs/promises";
-import { cpus, totalmem } from "node:os";
+import { cpus, loadavg, totalmem } from "node:os";
 import { join } from "node:path";
-import { promisify } from "node:util";
+import { parseArgs, promisify } from "node:util";
 import { type Ffmpeg, findFfmpeg } from "../services/compose/media/ffmpeg.ts";
 import { findGpuEncoder } from "../services/compose/media/gpu-encoder.ts";
 import { readRender } from "../services/compose/media/verify-render.ts";
@@ -93,7 +93,7 @@ async function measure(
     bench.objects.set(`${bench.config.OSS_BUCKET_NAME}/${name}`, file);
   const assFile = join(bench.dir, "by-hand.ass");
   const byHand = join(bench.dir, "by-hand.mp4");
-  // The first run of both warms the disk cache and gives the script of the texts; it is not counted.
+  // A first run warms the disk cache and gives the script of the texts; it is not counted.
   await runProduct(test, bench);
   await copyFile(join(bench.tools.workDir, "texts.ass"), assFile);
   const args = ["-v", "error", "-nostdin", "-y", ...test.byHand(assFile, byHand)];
@@ -102,7 +102,6 @@ async function measure(
     await run(ffmpeg.ffmpeg, args, { timeout: 300_000 });
     return performance.now() - from;
   };
-  await runByHand();
   const productMs: number[] = [];
   const byHandMs: number[] = [];
   const stages: Record<string, number>[] = [];
@@ -164,18 +163,23 @@ const stagesText = (result: Measured) =>
     .join(", ")}`;
 
 async function main() {
-  const at = process.argv.indexOf("--runs");
-  const runs = at > 0 ? Math.max(1, Number(process.argv[at + 1]) || 1) : 5;
+  const { values: given } = parseArgs({
+    options: { runs: { type: "string", default: "5" }, case: { type: "string" } },
+  });
+  const runs = Math.max(1, Number(given.runs) || 1);
   const bench = await openToolsBench();
   try {
     const ffmpeg = await findFfmpeg(bench.config);
-    const cases = [demoCase(ffmpeg, "samples"), await longCase(ffmpeg, bench.dir)];
+    const cases = [
+      ...(given.case === "minute" ? [] : [demoCase(ffmpeg, "samples")]),
+      ...(given.case === "demo" ? [] : [await longCase(ffmpeg, bench.dir)]),
+    ];
     const results: Measured[] = [];
     for (const test of cases) results.push(await measure(test, bench, ffmpeg, runs));
     const report = {
       question: "What does a render cost beyond the one FFmpeg command for the same picture?",
       run: `npm run bench:render -- --runs ${runs}`,
-      machine: `${cpus().length} x ${cpus()[0]?.model ?? "unknown"}, ${Math.round(totalmem() / 1024 ** 3)} GiB, Node ${process.versions.node}, FFmpeg ${ffmpeg.version}, encoder ${(await findGpuEncoder(ffmpeg)) ?? "libx264"}, commit ${commit()}, ${new Date().toISOString().slice(0, 10)}`,
+      machine: `${cpus().length} x ${cpus()[0]?.model ?? "unknown"}, ${Math.round(totalmem() / 1024 ** 3)} GiB, Node ${process.versions.node}, FFmpeg ${ffmpeg.version}, load ${loadavg()[0]?.toFixed(1)}, encoder ${(await findGpuEncoder(ffmpeg)) ?? "libx264"}, commit ${commit()}, ${new Date().toISOString().slice(0, 10)}`,
       runs,
       target: `median ratio at most ${target}`,
       includes:
@@ -203,9 +207,11 @@ async function main() {
       "",
     ].join("\n");
     console.log(text);
-    await mkdir("bench/reports", { recursive: true });
-    await writeFile("bench/reports/render.json", `${JSON.stringify(report, null, 2)}\n`);
-    await writeFile("bench/reports/render.md", text);
+    if (!given.case) {
+      await mkdir("bench/reports", { recursive: true });
+      await writeFile("bench/reports/render.json", `${JSON.stringify(report, null, 2)}\n`);
+      await writeFile("bench/reports/render.md", text);
+    }
     const unlike = results.filter(({ psnrDb }) => !(psnrDb >= likenessMin));
     for (const { name } of unlike) console.error(`${name}: not the same picture`);
     process.exitCode = unlike.length > 0 ? 1 : 0;
