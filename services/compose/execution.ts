@@ -6,7 +6,7 @@ import type { ServiceHost } from "../../lib/service.ts";
 import type { StartOrder } from "../scheduler/job.types.ts";
 import type { ExecutionLimits } from "./config.ts";
 import type { Executor } from "./executor.ts";
-import { type AttemptTools, makeTools, workDirOf } from "./executor-tools.ts";
+import { makeTools, workDirOf } from "./executor-tools.ts";
 import { LogBatch } from "./log-batch.ts";
 import type { ExecutionOutcome, NodeJournal } from "./node-ports.ts";
 
@@ -81,6 +81,7 @@ export async function runAttempt(
     progress: (fraction, stage) => report(shareOf(fraction), stage),
     log: (level, text) => log.add({ at: Date.now(), level, text }),
   });
+  let usesFiles = false;
   try {
     const executor = context.executors[order.kind];
     if (!executor)
@@ -88,8 +89,9 @@ export async function runAttempt(
         kind: order.kind,
         known: Object.keys(context.executors),
       });
-    await mkdir(workDir, { recursive: true, mode: 0o700 });
     const payload = parsePayload(executor, order);
+    usesFiles = executor.usesFiles?.(payload) ?? true;
+    if (usesFiles) await mkdir(workDir, { recursive: true, mode: 0o700 });
     const result = await untilAborted(executor.execute(payload, tools), signal, limits.abortMsMax);
     return { ok: true, result: { ...result, hash: result.hash ?? tools.outputHash() } };
   } catch (error) {
@@ -99,13 +101,13 @@ export async function runAttempt(
     }
     return failureOf(error);
   } finally {
-    await settle(tools, workDir, host);
+    await tools.finished();
+    if (usesFiles) await discard(workDir, host);
     void log.flush();
   }
 }
 
-async function settle(tools: AttemptTools, workDir: string, host: ServiceHost): Promise<void> {
-  await tools.finished();
+async function discard(workDir: string, host: ServiceHost): Promise<void> {
   await rm(workDir, { recursive: true, force: true, maxRetries: 3 }).catch((error: Error) => {
     host.logger.warn(`cannot remove ${workDir}: ${error.message}`);
   });

@@ -43,6 +43,8 @@ export interface ExecutorTools {
 export interface Executor<P extends z.ZodType = z.ZodType> {
   kind: JobKind;
   payload: P;
+  /** Whether this payload needs the work directory; default: always. */
+  usesFiles?(payload: z.output<P>): boolean;
   execute(
     payload: z.output<P>,
     tools: ExecutorTools,

@@ -147,7 +147,9 @@ export class FileJournal implements NodeJournal {
         if (this.#lines > this.#linesMax) await this.#compact();
         const text = batch.map(({ line }) => `${JSON.stringify(line)}\n`).join("");
         await this.#file.appendFile(text);
-        await this.#file.datasync();
+        // The other lines serve a process that was killed, not a machine that lost power: a lost machine has no
+        // orphans, and an attempt that is handed back twice is ignored. They need not wait for the disk.
+        if (batch.some(({ line }) => "add" in line)) await this.#file.datasync();
         for (const { line } of batch) apply(this.#contents, line);
         this.#lines += batch.length;
         for (const { resolve } of batch) resolve();

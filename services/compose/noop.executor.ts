@@ -10,6 +10,7 @@ const stepMs = 250;
 export const noopExecutor: Executor<typeof noopPayload> = {
   kind: "noop",
   payload: noopPayload,
+  usesFiles: ({ output }) => output !== undefined,
   async execute({ ms, output }, tools) {
     const endAt = performance.now() + ms;
     for (let leftMs = ms; leftMs > 0; leftMs = endAt - performance.now()) {
