@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
 import type { TimelineInput } from "../../services/compose/timeline/timeline.schema.ts";
 import {
   ffmpegBuilds,
+  ffmpegProgram,
   numberedVideo,
   openRenderBench,
   type RenderBench,
@@ -91,7 +92,16 @@ describe.each(ffmpegBuilds())("$name: the output shows", ({ env }) => {
 
   test("no more than the voice lasts when the sound sets the length", async () => {
     const voice = bench.source("voice.wav");
-    execFileSync("ffmpeg", ["-v", "error", "-y", "-f", "lavfi", "-i", "sine=440:d=0.8", voice]);
+    execFileSync(ffmpegProgram, [
+      "-v",
+      "error",
+      "-y",
+      "-f",
+      "lavfi",
+      "-i",
+      "sine=440:d=0.8",
+      voice,
+    ]);
     const seen = await numbers([{ src: "a.mp4" }], { durationFrom: "audio" }, [
       { type: "audio", clips: [{ src: "voice.wav" }] },
     ]);

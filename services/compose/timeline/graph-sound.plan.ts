@@ -105,12 +105,12 @@ export function soundGraph(audio: AudioPlan, draft: GraphDraft, plan: RenderPlan
   if (music && duck && key) {
     const [kept, side] = forked(key, draft);
     buses[duck.key] = kept;
-    music = draft.chain(
-      [music, side],
-      [
-        `sidechaincompress=threshold=${seconds(duck.threshold)}:ratio=${seconds(duck.ratio)}:attack=${seconds(duck.attackMs)}:release=${seconds(duck.releaseMs)}:detection=rms`,
-      ],
-    );
+    // The filter ends with the first of its inputs and loses what waits for the other: neither ends.
+    const inputs = [music, side].map((stream) => draft.chain([stream], ["apad"]));
+    music = draft.chain(inputs, [
+      `sidechaincompress=threshold=${seconds(duck.threshold)}:ratio=${seconds(duck.ratio)}:attack=${seconds(duck.attackMs)}:release=${seconds(duck.releaseMs)}:detection=rms`,
+      ...exactly(plan.samples),
+    ]);
   }
   const streams = [buses.voice, buses.program, music].filter((bus) => bus !== undefined);
   return draft.chain(streams, [
