@@ -7,34 +7,22 @@ import type {
   StartOrder,
 } from "../scheduler/job.types.ts";
 import { type NodeLimits, nodeLimits } from "./config.ts";
+import { HeartbeatPacer } from "./heartbeat-pacer.ts";
+import {
+  groupByHolder,
+  type HeldAttempt,
+  isAlive,
+  keyOf,
+  keyText,
+  type StopCause,
+} from "./held-attempt.ts";
+import { LatestAttempts } from "./latest-attempts.ts";
 import type { AttemptKey, ExecutionOutcome, JournalEntry, NodePorts } from "./node-ports.ts";
 import { Repeater } from "./repeater.ts";
 
 export type BeginAnswer =
   | { outcome: "accepted" | "duplicate" }
   | { outcome: "refused"; reason: string };
-
-type StopCause = "fenced" | "lease" | "drain";
-
-/**
- * accepting: on its way into the journal; waiting: for a slot that is being cleared; settling: the work has
- * ended and the scheduler or the storage has yet to hear of it.
- */
-type Phase = "accepting" | "waiting" | "executing" | "settling";
-
-interface Attempt {
-  order: StartOrder;
-  phase: Phase;
-  leaseUntil: Ms;
-  progress: number;
-  stage?: string;
-  abort: AbortController;
-  stopped?: StopCause;
-  /** The scheduler may have committed its output, so only the answer to `complete` decides about it. */
-  reporting: boolean;
-  /** Resolves when the order is in the journal. */
-  journaled: Promise<unknown>;
-}
 
 export interface AgentIdentity {
   node: string;
@@ -44,8 +32,6 @@ export interface AgentIdentity {
   kinds: readonly string[];
 }
 
-const keyText = ({ jobId, attempt }: AttemptKey) => `${jobId}/${attempt}`;
-
 /**
  * A compose node's side of the leases (design, section 4, rules 2 to 7), without timers, clock or I/O of its
  * own: the host calls `tick` when the agent asked for it. The simulation runs this very class.
@@ -54,18 +40,14 @@ export class NodeAgent {
   readonly #identity: AgentIdentity;
   readonly #ports: NodePorts;
   readonly #limits: NodeLimits;
-  readonly #held = new Map<string, Attempt>();
-  /** Latest attempt of each job that this run has heard of; oldest first. */
-  readonly #remembered = new Map<string, number>();
+  readonly #held = new Map<string, HeldAttempt>();
+  readonly #latest: LatestAttempts;
+  readonly #pacer: HeartbeatPacer;
   readonly #repeater: Repeater;
   #ready = false;
   #draining = false;
   #drainAt = Number.POSITIVE_INFINITY;
   #waiters: { holds: () => boolean; resolve: () => void }[] = [];
-  #nextBeatAt: Ms;
-  #lastBeatAt: Ms = Number.NEGATIVE_INFINITY;
-  #beating = false;
-  #beatFailures = 0;
 
   constructor(identity: AgentIdentity, ports: NodePorts, limits: NodeLimits = nodeLimits) {
     this.#identity = identity;
@@ -76,7 +58,8 @@ export class NodeAgent {
       () => this.#rearm(),
       limits,
     );
-    this.#nextBeatAt = Number.POSITIVE_INFINITY;
+    this.#latest = new LatestAttempts(limits.rememberedMax);
+    this.#pacer = new HeartbeatPacer(limits);
   }
 
   /**
@@ -113,9 +96,8 @@ export class NodeAgent {
   async begin(order: StartOrder): Promise<BeginAnswer> {
     const refusal = this.#refusal(order);
     if (refusal) return { outcome: "refused", reason: refusal };
-    const known = this.#remembered.get(order.jobId) ?? 0;
     const key = keyText(order);
-    if (known === order.attempt) {
+    if (this.#latest.of(order.jobId) === order.attempt) {
       const same = this.#held.get(key);
       await same?.journaled;
       return { outcome: "duplicate" };
@@ -124,7 +106,7 @@ export class NodeAgent {
       if (other.order.jobId === order.jobId) this.#stop(other, "fenced");
     if (this.#taken() >= this.#identity.slots)
       return { outcome: "refused", reason: "no free slot" };
-    const attempt: Attempt = {
+    const attempt: HeldAttempt = {
       order,
       phase: "accepting",
       leaseUntil: this.#ports.nowMonotonic() + Math.min(order.leaseMs, this.#limits.leaseMsMax),
@@ -134,7 +116,7 @@ export class NodeAgent {
       journaled: Promise.resolve(),
     };
     this.#held.set(key, attempt);
-    this.#remember(order);
+    this.#latest.note(order);
     const { node, boot } = this.#identity;
     const entry = { ...keyOf(order), kind: order.kind, node, boot, processes: [], released: false };
     const written = this.#ports.journal.add(entry);
@@ -142,7 +124,7 @@ export class NodeAgent {
     try {
       await written;
     } catch (error) {
-      this.#remembered.delete(order.jobId);
+      this.#latest.forget(order.jobId);
       this.#drop(attempt);
       return { outcome: "refused", reason: `the node's journal: ${(error as Error).message}` };
     }
@@ -155,7 +137,7 @@ export class NodeAgent {
 
   /** Kills an attempt; also keeps an order for it that is still on its way from starting. */
   halt(key: AttemptKey, _reason: string): { held: boolean } {
-    this.#remember(key);
+    this.#latest.note(key);
     const attempt = this.#held.get(keyText(key));
     if (!attempt || attempt.stopped === "fenced" || attempt.stopped === "lease")
       return { held: false };
@@ -202,7 +184,7 @@ export class NodeAgent {
   }
 
   get nextWakeAt(): Ms {
-    let at = Math.min(this.#beating ? Number.POSITIVE_INFINITY : this.#nextBeatAt, this.#drainAt);
+    let at = Math.min(this.#pacer.dueAt, this.#drainAt);
     for (const attempt of this.#held.values())
       if (isAlive(attempt)) at = Math.min(at, attempt.leaseUntil);
     return Math.min(at, this.#repeater.nextAt);
@@ -219,7 +201,7 @@ export class NodeAgent {
         this.#ports.log("warn", `${keyText(attempt.order)} was not renewed in time and is killed`);
         this.#stop(attempt, "lease");
       }
-    if (now >= this.#nextBeatAt && !this.#beating) this.#beat(now);
+    if (now >= this.#pacer.dueAt) this.#beat(now);
     this.#repeater.tick(now);
     this.#rearm();
   }
@@ -227,7 +209,7 @@ export class NodeAgent {
   #refusal(order: StartOrder): string | undefined {
     if (!this.#ready) return "the node is starting";
     if (order.boot !== this.#identity.boot) return "the order is for another run of this node";
-    const known = this.#remembered.get(order.jobId) ?? 0;
+    const known = this.#latest.of(order.jobId);
     if (known > order.attempt) return `attempt ${known} is known already`;
     if (known === order.attempt) return undefined;
     if (this.#draining) return "the node is draining";
@@ -256,7 +238,7 @@ export class NodeAgent {
     }
   }
 
-  async #execute(attempt: Attempt): Promise<void> {
+  async #execute(attempt: HeldAttempt): Promise<void> {
     attempt.phase = "executing";
     let outcome: ExecutionOutcome;
     try {
@@ -274,17 +256,14 @@ export class NodeAgent {
     this.#rearm();
   }
 
-  #progress(attempt: Attempt, progress: number, stage?: string): void {
+  #progress(attempt: HeldAttempt, progress: number, stage?: string): void {
     if (attempt.phase !== "executing" || attempt.stopped) return;
     attempt.progress = Math.max(attempt.progress, progress);
     if (stage !== undefined) attempt.stage = stage;
-    const at = this.#lastBeatAt + this.#limits.progressMs;
-    if (at >= this.#nextBeatAt) return;
-    this.#nextBeatAt = at;
-    this.#rearm();
+    if (this.#pacer.soon()) this.#rearm();
   }
 
-  #stop(attempt: Attempt, cause: StopCause): void {
+  #stop(attempt: HeldAttempt, cause: StopCause): void {
     // Once `complete` was sent its output may be the committed one: only the answer tells.
     if (attempt.reporting || attempt.stopped === "fenced" || attempt.stopped === "lease") return;
     if (attempt.phase === "settling" && cause !== "fenced") return;
@@ -294,7 +273,7 @@ export class NodeAgent {
   }
 
   /** The work has been stopped and is gone; now nobody may find anything of it. */
-  #leave(attempt: Attempt): void {
+  #leave(attempt: HeldAttempt): void {
     attempt.phase = "settling";
     if (attempt.stopped !== "drain") {
       this.#discard(attempt.order, false);
@@ -312,7 +291,7 @@ export class NodeAgent {
     );
   }
 
-  #complete(attempt: Attempt, result: JobResult): void {
+  #complete(attempt: HeldAttempt, result: JobResult): void {
     attempt.phase = "settling";
     attempt.reporting = true;
     const key = keyOf(attempt.order);
@@ -327,7 +306,7 @@ export class NodeAgent {
     );
   }
 
-  #fail(attempt: Attempt, error: JobError, retryable: boolean): void {
+  #fail(attempt: HeldAttempt, error: JobError, retryable: boolean): void {
     attempt.phase = "settling";
     const key = keyOf(attempt.order);
     this.#repeater.add(
@@ -361,23 +340,15 @@ export class NodeAgent {
     if (attempt) this.#drop(attempt);
   }
 
-  #drop(attempt: Attempt): void {
+  #drop(attempt: HeldAttempt): void {
     this.#held.delete(keyText(attempt.order));
     // What the scheduler does not know yet is a slot that a kill has freed.
     if (attempt.stopped) this.#beatNow();
     this.#rearm();
   }
 
-  #remember({ jobId, attempt }: AttemptKey): void {
-    const known = this.#remembered.get(jobId) ?? 0;
-    this.#remembered.delete(jobId);
-    this.#remembered.set(jobId, Math.max(known, attempt));
-    if (this.#remembered.size > this.#limits.rememberedMax)
-      this.#remembered.delete(this.#remembered.keys().next().value as string);
-  }
-
   /** Attempts whose lease this node wants to keep. */
-  #reportable(): Attempt[] {
+  #reportable(): HeldAttempt[] {
     return [...this.#held.values()].filter(
       (attempt) =>
         attempt.phase !== "accepting" && (!attempt.stopped || attempt.stopped === "drain"),
@@ -385,14 +356,12 @@ export class NodeAgent {
   }
 
   #beatNow(): void {
-    this.#nextBeatAt = this.#ports.nowMonotonic();
+    this.#pacer.atOnce(this.#ports.nowMonotonic());
     this.#rearm();
   }
 
   #beat(sentAt: Ms): void {
-    this.#beating = true;
-    this.#lastBeatAt = sentAt;
-    this.#nextBeatAt = sentAt + this.#limits.heartbeatMs;
+    this.#pacer.sent(sentAt);
     const sent = this.#reportable();
     const attempts: AttemptReport[] = sent.map(({ order, progress, stage }) => ({
       ...keyOf(order),
@@ -403,24 +372,16 @@ export class NodeAgent {
       .heartbeat(attempts, this.#draining)
       .then(
         (answer) => {
-          this.#beatFailures = 0;
+          this.#pacer.answered();
           this.#heed(sent, answer, sentAt);
         },
-        () => {
-          const { retryMsMin, heartbeatMs } = this.#limits;
-          const pauseMs = Math.min(heartbeatMs, retryMsMin * 2 ** Math.min(this.#beatFailures, 10));
-          this.#beatFailures += 1;
-          this.#nextBeatAt = Math.min(this.#nextBeatAt, this.#ports.nowMonotonic() + pauseMs);
-        },
+        () => this.#pacer.unanswered(this.#ports.nowMonotonic()),
       )
-      .finally(() => {
-        this.#beating = false;
-        this.#rearm();
-      });
+      .finally(() => this.#rearm());
   }
 
   /** Leases count from when the heartbeat was sent: so the node lets go before the scheduler does. */
-  #heed(sent: readonly Attempt[], answer: HeartbeatAnswer, sentAt: Ms): void {
+  #heed(sent: readonly HeldAttempt[], answer: HeartbeatAnswer, sentAt: Ms): void {
     const renewed = new Map(answer.renewed.map((entry) => [keyText(entry), entry.leaseMs]));
     for (const attempt of sent) {
       const leaseMs = renewed.get(keyText(attempt.order));
@@ -437,18 +398,4 @@ export class NodeAgent {
     }
     this.#ports.wakeAt(this.nextWakeAt);
   }
-}
-
-const keyOf = ({ jobId, attempt }: AttemptKey): AttemptKey => ({ jobId, attempt });
-
-/** Under a lease that can still run out. */
-const isAlive = (attempt: Attempt) => attempt.phase !== "settling" && !attempt.stopped;
-
-function groupByHolder(entries: readonly JournalEntry[]): JournalEntry[][] {
-  const groups = new Map<string, JournalEntry[]>();
-  for (const entry of entries) {
-    const holder = `${entry.node} ${entry.boot} ${entry.released}`;
-    groups.set(holder, [...(groups.get(holder) ?? []), entry]);
-  }
-  return [...groups.values()];
 }

@@ -27,6 +27,7 @@ export interface Work {
 
 export type Fault =
   | { type: "crash"; atMs: number; who: string; downMs: number }
+  | { type: "stop"; atMs: number; who: string; downMs: number }
   | { type: "cut"; atMs: number; who: string; forMs: number }
   | { type: "drain"; atMs: number; who: string; graceMs: number; forMs: number }
   | { type: "disk"; atMs: number; forMs: number };
@@ -119,6 +120,13 @@ function drawFaults(random: Random, healMs: number, nodes: readonly { name: stri
         who: random.pick([...names, ...names, "leader", "client"]),
         forMs: random.int(500, 35_000),
       });
+  if (random.chance(0.15))
+    faults.push({
+      type: "stop",
+      atMs: at(),
+      who: random.pick(names),
+      downMs: random.int(50, 20_000),
+    });
   if (random.chance(0.2))
     faults.push({
       type: "drain",

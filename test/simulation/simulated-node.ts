@@ -1,4 +1,4 @@
-import { nodeLimits } from "../../services/compose/config.ts";
+import { executionLimits, nodeLimits } from "../../services/compose/config.ts";
 import { NodeAgent } from "../../services/compose/node-agent.ts";
 import type {
   AttemptKey,
@@ -31,6 +31,7 @@ export interface NodeFaults {
   forgetsJournal?: boolean;
 }
 
+const { stopMsMax, handBackMsMax } = executionLimits;
 const name = ({ jobId, attempt }: AttemptKey) => `${jobId}/${attempt}`;
 const shown = ({ jobId, attempt }: AttemptKey) => `${jobId.slice(-6)}/${attempt}`;
 
@@ -90,6 +91,24 @@ export class SimulatedNode implements Party {
     this.agent = new NodeAgent(identity, this.#faults.wrapPorts?.(ports) ?? ports, nodeLimits);
     this.#checkers.nodeStarted(this.name);
     void this.agent.recover();
+  }
+
+  /** An operator stops the node in good order, whether the scheduler hears of it or not. */
+  stop(ended: () => void): void {
+    const { agent, incarnation } = this;
+    if (!this.isUp || !agent) return;
+    this.#world.note(() => `${this.name} is stopped`);
+    const end = () => {
+      if (this.incarnation !== incarnation) return;
+      this.crash();
+      ended();
+    };
+    const drained = agent.drain(0);
+    this.#later(incarnation, stopMsMax, end);
+    void agent.whenQuiet().then(() => {
+      this.#later(incarnation, handBackMsMax, end);
+      void drained.then(() => this.#later(incarnation, 1, end));
+    });
   }
 
   crash(): void {

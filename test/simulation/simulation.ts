@@ -229,6 +229,10 @@ class Simulation {
         this.#world.after(fault.downMs, () => target?.start());
         return;
       }
+      case "stop":
+        this.#checkers.nodeDrained(fault.who);
+        node?.stop(() => this.#world.after(fault.downMs, () => node.start()));
+        return;
       case "cut":
         this.#world.note(() => `${fault.who} is cut off`);
         this.#network.cut(fault.who, true);
