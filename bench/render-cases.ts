@@ -83,7 +83,11 @@ const crossS = 0.4;
 const lengthS = clipCount * clipS - (clipCount - 1) * crossS;
 
 /** Makes the sources of the long case: four moving pictures and two sounds. */
-async function makeLongSources(ffmpeg: Ffmpeg, dir: string): Promise<Map<string, string>> {
+async function makeLongSources(
+  ffmpeg: Ffmpeg,
+  samples: string,
+  dir: string,
+): Promise<Map<string, string>> {
   const files = new Map<string, string>();
   const make = async (name: string, args: string[]) => {
     const file = join(dir, name);
@@ -94,8 +98,8 @@ async function makeLongSources(ffmpeg: Ffmpeg, dir: string): Promise<Map<string,
   };
   for (let n = 0; n < 4; n++)
     // biome-ignore format: option and value side by side
-    await make(`clip-${n}.mp4`, ["-f", "lavfi", "-i", `gradients=s=960x540:r=25:d=17:seed=${n + 1}:speed=0.02:n=6,noise=alls=6:allf=t:all_seed=${n + 1}`,
-      "-c:v", "libx264", "-preset", "veryfast", "-crf", "23", "-pix_fmt", "yuv420p"]);
+    await make(`clip-${n}.mp4`, ["-stream_loop", "-1", "-i", join(samples, "sea.mp4"), "-t", "17", "-vf", `hue=h=${n * 80},noise=alls=4:allf=t:all_seed=${n + 1}`,
+      "-c:v", "libx264", "-preset", "ultrafast", "-crf", "23", "-pix_fmt", "yuv420p"]);
   await make("voice.wav", [
     "-f",
     "lavfi",
@@ -107,11 +111,12 @@ async function makeLongSources(ffmpeg: Ffmpeg, dir: string): Promise<Map<string,
 }
 
 /** One minute: twelve cut clips with cross-fades, subtitles, voice and music; 360x640. */
-export async function longCase(ffmpeg: Ffmpeg, dir: string): Promise<RenderCase> {
-  const files = await makeLongSources(ffmpeg, dir);
+export async function longCase(ffmpeg: Ffmpeg, samples: string, dir: string): Promise<RenderCase> {
+  const files = await makeLongSources(ffmpeg, samples, dir);
   const clips = Array.from({ length: clipCount }, (_, n) => ({
     src: `clip-${n % 4}.mp4`,
-    startS: Math.floor(n / 4) * 5.5,
+    // On a frame: between two, both choices would be right.
+    startS: Math.floor(n / 4) * 5.6,
   }));
   const step = clipS - crossS;
   const graph = (assFile: string) => {

@@ -172,7 +172,7 @@ async function main() {
     const ffmpeg = await findFfmpeg(bench.config);
     const cases = [
       ...(given.case === "minute" ? [] : [demoCase(ffmpeg, "samples")]),
-      ...(given.case === "demo" ? [] : [await longCase(ffmpeg, bench.dir)]),
+      ...(given.case === "demo" ? [] : [await longCase(ffmpeg, "samples", bench.dir)]),
     ];
     const results: Measured[] = [];
     for (const test of cases) results.push(await measure(test, bench, ffmpeg, runs));
