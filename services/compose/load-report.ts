@@ -4,8 +4,12 @@ import { cpus, freemem, totalmem } from "node:os";
 import { promisify } from "node:util";
 import type { NodeReport } from "../scheduler/job.types.ts";
 import type { ExecutionLimits } from "./config.ts";
+import { readGpuUse } from "./gpu-use.policy.ts";
 
 type Load = Pick<NodeReport, "cpuPercent" | "memoryPercent" | "gpu">;
+
+const gpuQuery = ["--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"];
+const noGpu: Load["gpu"] = { count: 0, idle: 0, usedPercent: 0 };
 
 const execFileText = promisify(execFile);
 const round = (percent: number) => Math.round(Math.min(100, Math.max(0, percent)) * 10) / 10;
@@ -39,13 +43,15 @@ async function memoryPercent(): Promise<number> {
 export class LoadMeter {
   readonly #limits: ExecutionLimits;
   #cpuBefore = cpuTimes();
-  #load: Load = { cpuPercent: 0, memoryPercent: 0, gpu: { count: 0, idle: 0, usedPercent: 0 } };
+  #load: Load = { cpuPercent: 0, memoryPercent: 0, gpu: noGpu };
+  #gpu = noGpu;
   #measuredAt = Number.NEGATIVE_INFINITY;
   #gpuAt = Number.NEGATIVE_INFINITY;
   #gpuMissing = false;
 
   constructor(limits: ExecutionLimits) {
     this.#limits = limits;
+    void this.#lookAtGpus(performance.now());
   }
 
   async read(): Promise<Load> {
@@ -56,30 +62,21 @@ export class LoadMeter {
     const total = cpu.total - this.#cpuBefore.total;
     const cpuPercent = total > 0 ? round((100 * (cpu.busy - this.#cpuBefore.busy)) / total) : 0;
     this.#cpuBefore = cpu;
-    const gpu = await this.#gpu(now);
-    this.#load = { cpuPercent, memoryPercent: await memoryPercent(), gpu };
+    void this.#lookAtGpus(now);
+    this.#load = { cpuPercent, memoryPercent: await memoryPercent(), gpu: this.#gpu };
     return this.#load;
   }
 
-  async #gpu(now: number): Promise<Load["gpu"]> {
-    if (this.#gpuMissing || now - this.#gpuAt < this.#limits.gpuMs) return this.#load.gpu;
+  /** Never waited for: a driver that hangs must not hold up heartbeats. */
+  async #lookAtGpus(now: number): Promise<void> {
+    if (this.#gpuMissing || now - this.#gpuAt < this.#limits.gpuMs) return;
     this.#gpuAt = now;
     try {
-      const { stdout } = await execFileText(
-        "nvidia-smi",
-        ["--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"],
-        { timeout: 3_000 },
-      );
-      const used = stdout.split("\n").filter(Boolean).map(Number).filter(Number.isFinite);
-      const mean = used.reduce((sum, percent) => sum + percent, 0) / Math.max(1, used.length);
-      const idle = used.filter((percent) => percent < idleBelowPercent).length;
-      return { count: used.length, idle, usedPercent: round(mean) };
+      const { stdout } = await execFileText("nvidia-smi", gpuQuery, { timeout: 3_000 });
+      this.#gpu = readGpuUse(stdout);
     } catch (error) {
       this.#gpuMissing = (error as NodeJS.ErrnoException).code === "ENOENT";
-      return { count: 0, idle: 0, usedPercent: 0 };
+      this.#gpu = noGpu;
     }
   }
 }
-
-/** A GPU with less use than this counts as idle. */
-const idleBelowPercent = 5;
