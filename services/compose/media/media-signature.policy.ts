@@ -114,6 +114,8 @@ export function readSignature(bytes: Uint8Array): MediaSignature | { reason: str
   if (heic.includes(major)) return { reason: "it is a HEIC picture; convert it to JPEG or PNG" };
   if (major === "avif" || major === "avis")
     return { reason: "it is an AVIF picture; convert it to JPEG, PNG or WebP" };
+  if (riff("WEBP")(bytes) && ascii(bytes, 12, 4) === "VP8X" && ((bytes[20] ?? 0) & 0x02) !== 0)
+    return { reason: "it is an animated WebP; convert it to GIF or MP4" };
   const rule = rules.find(({ test }) => test(bytes));
   if (rule) {
     const { kind, name, demuxer } = rule;

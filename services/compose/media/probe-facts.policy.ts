@@ -107,7 +107,8 @@ export function readFacts(
   const sound = streams.find((s) => s.codec_type === "audio" && Number(s.sample_rate) > 0);
   if (!video && !sound) return { reason: "it has neither picture nor sound" };
   if (video && !(Number(video.width) > 0 && Number(video.height) > 0))
-    return { reason: "its picture has no size that can be read" };
+    // FFmpeg gives no size for pictures beyond what it opens at all, about 268 megapixels.
+    return { reason: "the size of its picture cannot be read: it is damaged or far too large" };
   const wholeMs = milliseconds(probed.format?.duration);
   const ownMs = (stream: ProbedStream | undefined) =>
     milliseconds(stream?.duration) || taggedMs(stream?.tags?.DURATION) || wholeMs;
