@@ -95,11 +95,14 @@ export async function runAttempt(
     const result = await untilAborted(executor.execute(payload, tools), signal, limits.abortMsMax);
     return { ok: true, result: { ...result, hash: result.hash ?? tools.outputHash() } };
   } catch (error) {
-    if (!signal.aborted && !asAppError(error)) {
-      host.logger.warn(`job ${order.jobId}, attempt ${order.attempt}:`, error);
-      log.add({ at: Date.now(), level: "error", text: (error as Error).message });
+    const failure = failureOf(error);
+    if (!signal.aborted) {
+      const { type, message } = failure.error;
+      // What went wrong inside is for the operator; the job's log has the reference to it.
+      if (type === "INTERNAL") host.logger.warn(`job ${order.jobId}: ${message}`, error);
+      log.add({ at: Date.now(), level: "error", text: message });
     }
-    return failureOf(error);
+    return failure;
   } finally {
     await tools.finished();
     if (usesFiles) await discard(workDir, host);

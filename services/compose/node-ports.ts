@@ -30,7 +30,10 @@ export interface JournalEntry extends AttemptKey {
   released: boolean;
 }
 
-/** Memory of the node that survives a crash. Each promise resolves once the change is on disk. */
+/**
+ * Memory of the node that survives the end of its process. Each promise resolves once the change does; one of `add`
+ * also survives a loss of power.
+ */
 export interface NodeJournal {
   add(entry: JournalEntry): Promise<void>;
   addProcess(key: AttemptKey, process: ProcessIdentity): Promise<void>;
