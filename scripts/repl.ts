@@ -1,11 +1,12 @@
 import type { REPLServer } from "node:repl";
+import { setTimeout as delay } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { ServiceBroker } from "moleculer";
 import startRepl from "moleculer-repl";
 import { brokerOptions } from "../lib/broker-options.ts";
 import { type Config, ConfigError, loadConfig } from "../lib/config.ts";
 import { loopbackOptions, readMeshPlace } from "../lib/loopback-mesh.ts";
-import { systemActor } from "../lib/service.ts";
+import { systemActor, systemCall } from "../lib/service.ts";
 import { startNode } from "../services/node.ts";
 import { operatorCommands } from "./repl/operator-commands.ts";
 
@@ -58,6 +59,16 @@ async function join(config: Config): Promise<ServiceBroker> {
   return broker;
 }
 
+/** The first command may ask for the nodes: the one of this process has reported by then, if it hosts one. */
+async function nodeReported(broker: ServiceBroker, { SERVICES }: Config): Promise<void> {
+  if (!SERVICES.includes("compose") || !SERVICES.includes("scheduler")) return;
+  const call = systemCall(broker);
+  for (const endAt = Date.now() + JOIN_MS; Date.now() < endAt; ) {
+    if ((await call("scheduler.nodes", {})).nodes.length > 0) return;
+    await delay(50);
+  }
+}
+
 async function host(config: Config): Promise<{ broker: ServiceBroker; stop: () => Promise<void> }> {
   const node = await startNode(config, {
     joinable: true,
@@ -65,6 +76,7 @@ async function host(config: Config): Promise<{ broker: ServiceBroker; stop: () =
       middlewares: [...(brokerOptions(config).middlewares ?? []), operatorMiddleware as never],
     },
   });
+  await nodeReported(node.broker, config);
   if (node.address) console.log(`reelmesh serves ${node.address.url}; help lists the commands`);
   return node;
 }

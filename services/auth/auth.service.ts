@@ -8,7 +8,7 @@ import { acquireDatabase, releaseDatabase } from "../../lib/sqlite/database.ts";
 import { AccountStore } from "./account-store.ts";
 import { authContract } from "./auth.contract.ts";
 import { authLimits } from "./config.ts";
-import { type Failures, failed, waitOf } from "./login-throttle.policy.ts";
+import { answered, type Failures, failed, waitOf } from "./login-throttle.policy.ts";
 import { unmatchable, verifyPassword } from "./password.ts";
 
 interface State {
@@ -70,7 +70,11 @@ async function login(
   await adopted;
   const account = store.administrator(username);
   const matches = await verifyPassword(password, account?.password_hash ?? unmatchable());
-  if (!account || !matches) throw new AppError("LOGIN_REJECTED");
+  if (!account || !matches) {
+    const counted = failures.get(key);
+    if (counted) failures.set(key, answered(counted, Date.now()));
+    throw new AppError("LOGIN_REJECTED");
+  }
   failures.delete(key);
   const actor: Actor = { realm: "admin", id: account.id, name: account.username };
   const issued = await store.issue(actor, Date.now());

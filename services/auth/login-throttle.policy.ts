@@ -12,12 +12,22 @@ export interface Failures {
 export const waitOf = (failures: Failures | undefined, now: number): number =>
   failures ? Math.max(0, failures.blockedUntil - now) : 0;
 
+const waitMsAfter = (count: number): number => {
+  const over = count - authLimits.failuresFree;
+  if (over <= 0) return 0;
+  return Math.min(authLimits.waitMsMax, authLimits.waitMs * 2 ** Math.min(30, over - 1));
+};
+
 /** Some tries are free, then each failure doubles the wait. */
 export function failed(failures: Failures | undefined, now: number): Failures {
   const remembered = failures && now - failures.lastAt < authLimits.forgetMs ? failures.count : 0;
   const count = remembered + 1;
-  const over = count - authLimits.failuresFree;
-  const waitMs =
-    over <= 0 ? 0 : Math.min(authLimits.waitMsMax, authLimits.waitMs * 2 ** Math.min(30, over - 1));
-  return { count, blockedUntil: now + waitMs, lastAt: now };
+  return { count, blockedUntil: now + waitMsAfter(count), lastAt: now };
 }
+
+/** The wait counts from the answer: a password check that is slow must not use it up. */
+export const answered = (failures: Failures, now: number): Failures => ({
+  ...failures,
+  blockedUntil: now + waitMsAfter(failures.count),
+  lastAt: now,
+});
