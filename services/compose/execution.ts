@@ -100,7 +100,6 @@ export async function runAttempt(
       const { type, message } = failure.error;
       // What went wrong inside is for the operator; the job's log has the reference to it.
       if (type === "INTERNAL") host.logger.warn(`job ${order.jobId}: ${message}`, error);
-      log.add({ at: Date.now(), level: "error", text: message });
     }
     return failure;
   } finally {

@@ -26,6 +26,7 @@ interface NodeFacts {
   isUp: boolean;
   startedAt: number;
   drainedAt: number;
+  frozenUntil: number;
   lastContactAt: number;
   /** When a report last arrived that was long on its way: what it lists may not be so any more. */
   lateBeatAt: number;
@@ -101,6 +102,7 @@ export class Checkers {
       isUp: true,
       startedAt: now,
       drainedAt: this.#nodes.get(name)?.drainedAt ?? Number.NEGATIVE_INFINITY,
+      frozenUntil: Number.NEGATIVE_INFINITY,
       lastContactAt: now,
       lateBeatAt: Number.NEGATIVE_INFINITY,
       gapEndedAt: Number.NEGATIVE_INFINITY,
@@ -113,6 +115,10 @@ export class Checkers {
   nodeDrained(name: string): void {
     const node = this.#nodes.get(name);
     if (node) node.drainedAt = this.#world.now;
+  }
+  nodeFrozen(name: string, until: number): void {
+    const node = this.#nodes.get(name);
+    if (node) node.frozenUntil = until;
   }
   /** A node has heard the answer to a heartbeat. */
   contact(name: string, renewed: readonly AttemptKey[]): void {
@@ -196,6 +202,7 @@ export class Checkers {
       !node?.isUp ||
       node.startedAt >= sinceMs ||
       node.drainedAt >= sinceMs ||
+      node.frozenUntil >= sinceMs ||
       node.gapEndedAt >= attemptAt ||
       // Refused for want of a slot: an attempt number is lost, nothing else.
       (!this.#renewedAt.has(key) && node.lateBeatAt >= sinceMs) ||
@@ -260,8 +267,8 @@ export class Checkers {
 
   processes(name: string, boot: string, running: readonly { order: StartOrder; boot: string }[]) {
     const node = this.#nodes.get(name);
-    if (!node?.isUp) return;
     const now = this.#world.now;
+    if (!node?.isUp || now <= node.frozenUntil + killMsMax) return;
     for (const { order, boot: startedBy } of running) {
       const key = keyOf(order);
       const since = this.#renewedAt.get(key) ?? now;

@@ -18,6 +18,8 @@ export interface Party {
   readonly name: string;
   readonly incarnation: number;
   readonly isUp: boolean;
+  /** Its machine stands still until then: nothing is lost, everything waits. */
+  readonly frozenUntil?: number;
 }
 
 export interface CallOptions {
@@ -64,18 +66,19 @@ export class Network {
       act();
       return true;
     };
-    const deliver = (isFirst: boolean) => {
-      if (!to.isUp || this.#isCut(from, to)) return;
-      const callee = to.incarnation;
-      const reply = (act: () => void) => {
-        if (!isFirst || to.incarnation !== callee || !to.isUp) return;
-        this.#send(from, to, () => settle(act));
-      };
-      handle().then(
-        (answer) => reply(() => promise.resolve(answer)),
-        (error) => reply(() => promise.reject(error)),
-      );
-    };
+    const deliver = (isFirst: boolean) =>
+      this.#thawed(to, () => {
+        if (!to.isUp || this.#isCut(from, to)) return;
+        const callee = to.incarnation;
+        const reply = (act: () => void) => {
+          if (!isFirst || to.incarnation !== callee || !to.isUp) return;
+          this.#send(from, to, () => this.#thawed(from, () => settle(act)));
+        };
+        handle().then(
+          (answer) => reply(() => promise.resolve(answer)),
+          (error) => reply(() => promise.reject(error)),
+        );
+      });
     this.#send(from, to, () => deliver(true));
     if (idempotent && this.#random.chance(this.rates.duplicate))
       this.#world.after(this.#random.int(1, 8_000), () => deliver(false));
@@ -83,11 +86,19 @@ export class Network {
       timeoutMs,
       () =>
         open &&
-        settle(() =>
-          promise.reject(new AppError("TIMEOUT", { seconds: timeoutMs / 1000, what: to.name })),
+        this.#thawed(from, () =>
+          settle(() =>
+            promise.reject(new AppError("TIMEOUT", { seconds: timeoutMs / 1000, what: to.name })),
+          ),
         ),
     );
     return promise.promise;
+  }
+
+  #thawed(party: Party, run: () => unknown): void {
+    const waitMs = (party.frozenUntil ?? 0) - this.#world.now;
+    if (waitMs > 0) this.#world.after(waitMs, run);
+    else run();
   }
 
   #isCut(from: Party, to: Party): boolean {

@@ -27,6 +27,7 @@ export interface Work {
 
 export type Fault =
   | { type: "crash"; atMs: number; who: string; downMs: number }
+  | { type: "freeze"; atMs: number; who: string; forMs: number }
   | { type: "stop"; atMs: number; who: string; downMs: number }
   | { type: "cut"; atMs: number; who: string; forMs: number }
   | { type: "drain"; atMs: number; who: string; graceMs: number; forMs: number }
@@ -120,6 +121,13 @@ function drawFaults(random: Random, healMs: number, nodes: readonly { name: stri
         who: random.pick([...names, ...names, "leader", "client"]),
         forMs: random.int(500, 35_000),
       });
+  if (random.chance(0.15))
+    faults.push({
+      type: "freeze",
+      atMs: at(),
+      who: random.pick(names),
+      forMs: random.int(500, 30_000),
+    });
   if (random.chance(0.15))
     faults.push({
       type: "stop",

@@ -46,6 +46,7 @@ export class SimulatedNode implements Party {
   readonly slots: number;
   incarnation = 0;
   isUp = false;
+  frozenUntil = 0;
   agent: NodeAgent | undefined;
   readonly #world: World;
   readonly #random: Random;
@@ -84,6 +85,7 @@ export class SimulatedNode implements Party {
     if (this.isUp) return;
     this.incarnation += 1;
     this.isUp = true;
+    this.frozenUntil = 0;
     this.#boot = `${this.name}-run${String(this.incarnation).padStart(3, "0")}`;
     this.#world.note(() => `${this.name} starts as ${this.#boot}`);
     const identity = { node: this.name, boot: this.#boot, slots: this.slots, kinds: ["render"] };
@@ -129,12 +131,20 @@ export class SimulatedNode implements Party {
     return [...this.#processes.values()];
   }
 
+  /** The machine stands still, its processes too, and does not know of it afterwards. */
+  freeze(forMs: number): void {
+    this.frozenUntil = this.#world.now + forMs;
+    this.#checkers.nodeFrozen(this.name, this.frozenUntil);
+  }
+
   /** Runs something later, unless this run of the node is over by then. */
   #later(incarnation: number, delayMs: number, run: () => void): void {
     this.#world.after(delayMs, () => {
       if (this.incarnation !== incarnation) return false;
-      run();
-      return true;
+      const waitMs = this.frozenUntil - this.#world.now;
+      if (waitMs > 0) this.#later(incarnation, waitMs, run);
+      else run();
+      return waitMs <= 0;
     });
   }
 
@@ -189,12 +199,11 @@ export class SimulatedNode implements Party {
       wakeAt: (at) => {
         wakeAt = at;
         if (at === Number.POSITIVE_INFINITY) return;
-        world.after(at - clock(), () => {
+        this.#later(incarnation, at - clock(), () => {
           // Armed anew in the meantime.
-          if (this.incarnation !== incarnation || wakeAt !== at) return false;
+          if (wakeAt !== at) return;
           wakeAt = Number.POSITIVE_INFINITY;
           this.agent?.tick(clock());
-          return true;
         });
       },
     };

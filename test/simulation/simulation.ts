@@ -229,6 +229,10 @@ class Simulation {
         this.#world.after(fault.downMs, () => target?.start());
         return;
       }
+      case "freeze":
+        this.#world.note(() => `${fault.who} stands still for ${fault.forMs} ms`);
+        node?.freeze(fault.forMs);
+        return;
       case "stop":
         this.#checkers.nodeDrained(fault.who);
         node?.stop(() => this.#world.after(fault.downMs, () => node.start()));
