@@ -38,6 +38,8 @@ export const ExecutionLimits = z.strictObject({
   logLineCharsMax: z.int().min(80).max(4_000).default(4_000),
   /** Answer time of the scheduler; shorter than a heartbeat, so that one lost answer costs one beat. */
   callMs: ms(100, 60_000, 4_000),
+  /** An attempt waits so long for the object storage, which may come up after its node. */
+  storageWaitMs: ms(0, 600_000, 20_000),
   /** Time for running work to be stopped and handed back when the node stops. */
   stopMsMax: ms(1_000, 60_000, 8_000),
   /** Time after that for the scheduler's answer. */

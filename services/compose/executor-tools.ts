@@ -35,6 +35,25 @@ export interface AttemptTools extends ExecutorTools {
   finished(): Promise<void>;
 }
 
+const storagePollMs = 200;
+
+/**
+ * Waits until the mesh has object storage. Right after a start the jobs of the last run may come before it;
+ * failing them would cost each an attempt.
+ * @throws AppError UNAVAILABLE after `waitMs`.
+ */
+async function storageThere(host: ServiceHost, waitMs: number, signal: AbortSignal): Promise<void> {
+  for (let waitedMs = 0; waitedMs < waitMs; waitedMs += storagePollMs) {
+    signal.throwIfAborted();
+    const found = await host.broker.waitForServices("storage", storagePollMs, 20).then(
+      () => true,
+      () => false,
+    );
+    if (found) return;
+  }
+  throw new AppError("UNAVAILABLE", { reason: "no node offers the object storage" });
+}
+
 /** What one execution may use. Whatever it starts is remembered, so that its end can be waited for. */
 export function makeTools(context: ToolsContext): AttemptTools {
   const { host, order, workDir, signal, journal, limits } = context;
@@ -71,6 +90,7 @@ export function makeTools(context: ToolsContext): AttemptTools {
     download: (source, file) =>
       track(
         (async () => {
+          await storageThere(host, limits.storageWaitMs, signal);
           const stream = await host.call("storage.read", source, { timeout: 0 });
           await pipeline(stream as NodeJS.ReadableStream, createWriteStream(file), { signal });
         })(),
@@ -91,6 +111,7 @@ export function makeTools(context: ToolsContext): AttemptTools {
     output: { name: string; contentType: string; role: string },
   ): Promise<JobResult["outputs"][number]> {
     signal.throwIfAborted();
+    await storageThere(host, limits.storageWaitMs, signal);
     if (!/^[\w][\w.-]{0,200}$/.test(output.name))
       throw new AppError("INVALID_INPUT", {
         reason: `output name ${output.name}: only letters, digits, dots, dashes`,
