@@ -7,6 +7,9 @@ import type { Job, Ms } from "./job.types.ts";
 import type { JobChange, JobLogLine, JobStore, OutboxEntry } from "./job-store.ts";
 import { viewOf } from "./job-view.ts";
 
+/** Result code of SQLite, where the job store is one. */
+const SQLITE_FULL = 13;
+
 export interface ActorPorts {
   store: JobStore;
   now(): Ms;
@@ -184,6 +187,8 @@ export class JobActors {
         this.#unsure.delete(id);
         return { stored: true };
       }
+      if ((cause as { errcode?: number }).errcode === SQLITE_FULL)
+        throw new AppError("DISK_FULL", { where: "the disk of the job store" }, cause);
       throw new AppError("UNAVAILABLE", { reason: "the job store did not take the change" }, cause);
     }
   }

@@ -11,12 +11,14 @@ type Outcome = "accepted" | "refused" | "silent";
 
 /** A store whose writes can fail, before or after they were carried out. */
 class FlakyStore extends MemoryJobStore {
-  fault: "lost" | "answer-lost" | undefined;
+  fault: "lost" | "full" | "answer-lost" | undefined;
 
   override async change(change: JobChange) {
     const { fault } = this;
     this.fault = undefined;
-    if (fault === "lost") throw new Error("disk full");
+    if (fault === "lost") throw new Error("it was not taken");
+    if (fault === "full")
+      throw Object.assign(new Error("database or disk is full"), { errcode: 13 });
     const result = await super.change(change);
     if (fault === "answer-lost") throw new Error("no answer");
     return result;
@@ -418,6 +420,8 @@ describe("a store that fails", () => {
     await world.beat("n1");
     world.store.fault = "lost";
     await expect(world.submit()).rejects.toMatchObject({ type: "UNAVAILABLE" });
+    world.store.fault = "full";
+    await expect(world.submit()).rejects.toMatchObject({ type: "DISK_FULL" });
     await world.pass(1_000);
     expect((await world.submit()).state).toBe("running");
   });
