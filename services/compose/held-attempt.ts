@@ -17,8 +17,6 @@ export interface HeldAttempt {
   stage?: string;
   abort: AbortController;
   stopped?: StopCause;
-  /** The scheduler may have committed its output, so only the answer to `complete` decides about it. */
-  reporting: boolean;
   /** Resolves when the order is in the journal. */
   journaled: Promise<unknown>;
 }

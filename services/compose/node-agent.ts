@@ -112,7 +112,6 @@ export class NodeAgent {
       leaseUntil: this.#ports.nowMonotonic() + Math.min(order.leaseMs, this.#limits.leaseMsMax),
       progress: 0,
       abort: new AbortController(),
-      reporting: false,
       journaled: Promise.resolve(),
     };
     this.#held.set(key, attempt);
@@ -264,9 +263,9 @@ export class NodeAgent {
   }
 
   #stop(attempt: HeldAttempt, cause: StopCause): void {
-    // Once `complete` was sent its output may be the committed one: only the answer tells.
-    if (attempt.reporting || attempt.stopped === "fenced" || attempt.stopped === "lease") return;
-    if (attempt.phase === "settling" && cause !== "fenced") return;
+    // What has ended is not stopped: of a reported result only the answer to `complete` tells who won.
+    if (attempt.phase === "settling") return;
+    if (attempt.stopped === "fenced" || attempt.stopped === "lease") return;
     attempt.stopped = cause;
     attempt.abort.abort();
     if (attempt.phase === "waiting") this.#leave(attempt);
@@ -293,12 +292,10 @@ export class NodeAgent {
 
   #complete(attempt: HeldAttempt, result: JobResult): void {
     attempt.phase = "settling";
-    attempt.reporting = true;
     const key = keyOf(attempt.order);
     this.#repeater.add(
       () => this.#ports.complete(key, result),
       (answer) => {
-        attempt.reporting = false;
         if (answer === "taken") this.#settled(attempt);
         else if (answer === "fenced") this.#discard(key, false);
         else this.#fail(attempt, answer.invalid, false);

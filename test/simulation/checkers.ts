@@ -23,8 +23,11 @@ export interface Violation {
 }
 
 interface NodeFacts {
+  /** The run that is up, or was last. */
+  boot: string;
   isUp: boolean;
   startedAt: number;
+  /** When a drain last began or ended. */
   drainedAt: number;
   frozenUntil: number;
   lastContactAt: number;
@@ -96,9 +99,10 @@ export class Checkers {
 
   // --- What nodes do ---
 
-  nodeStarted(name: string): void {
+  nodeStarted(name: string, boot: string): void {
     const now = this.#world.now;
     this.#nodes.set(name, {
+      boot,
       isUp: true,
       startedAt: now,
       drainedAt: this.#nodes.get(name)?.drainedAt ?? Number.NEGATIVE_INFINITY,
@@ -197,17 +201,17 @@ export class Checkers {
     const now = this.#world.now;
     const sinceMs = attemptAt - this.#limits.leaseMs - nodeLimits.heartbeatMs;
     const key = keyOf({ jobId: job.spec.id, attempt: job.history.attempt });
+    const wasExecuted = this.#renewedAt.has(key);
     const cause =
       this.#failedByPlan(job) ||
       !node?.isUp ||
-      node.startedAt >= sinceMs ||
-      node.drainedAt >= sinceMs ||
-      node.frozenUntil >= sinceMs ||
+      node.boot !== job.boot ||
       node.gapEndedAt >= attemptAt ||
-      // Refused for want of a slot: an attempt number is lost, nothing else.
-      (!this.#renewedAt.has(key) && node.lateBeatAt >= sinceMs) ||
       now - node.lastContactAt >= this.#gapMs ||
-      (this.#begun.get(key) ?? now) - attemptAt > nodeLimits.heartbeatMs;
+      (this.#begun.get(key) ?? now) - attemptAt > nodeLimits.heartbeatMs ||
+      Math.max(node.drainedAt, node.frozenUntil) >= (wasExecuted ? attemptAt : sinceMs) ||
+      // Refused for want of a slot: an attempt number is lost, nothing else.
+      (!wasExecuted && node.lateBeatAt >= sinceMs);
     this.#check(
       "attempts",
       cause,

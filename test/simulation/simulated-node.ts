@@ -91,7 +91,7 @@ export class SimulatedNode implements Party {
     const identity = { node: this.name, boot: this.#boot, slots: this.slots, kinds: ["render"] };
     const ports = this.#ports(this.incarnation, this.#boot);
     this.agent = new NodeAgent(identity, this.#faults.wrapPorts?.(ports) ?? ports, nodeLimits);
-    this.#checkers.nodeStarted(this.name);
+    this.#checkers.nodeStarted(this.name, this.#boot);
     void this.agent.recover();
   }
 

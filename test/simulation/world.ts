@@ -16,6 +16,8 @@ const settled = () => new Promise<void>((resolve) => setImmediate(resolve));
  * each event they run until they wait again: so a seed determines everything.
  */
 export class World {
+  /** Events at one moment; more mean that somebody asks to be woken again and again without doing anything. */
+  static readonly #eventsAtOnceMax = 20_000;
   readonly #seed: string;
   readonly #events = new MinHeap<Event>((a, b) => a.at < b.at || (a.at === b.at && a.seq < b.seq));
   readonly #trace: string[] | undefined;
@@ -58,12 +60,16 @@ export class World {
   /** Runs events until `finished` says so, or until the time is over. */
   async run(untilMs: number, finished: () => boolean): Promise<void> {
     await settled();
+    let atOnce = 0;
     for (
       let event = this.#events.peek();
       event && event.at <= untilMs;
       event = this.#events.peek()
     ) {
       this.#events.pop();
+      atOnce = event.at === this.#now ? atOnce + 1 : 0;
+      if (atOnce > World.#eventsAtOnceMax)
+        throw new Error(`seed ${this.#seed}: the clock stands still at ${this.#now} ms`);
       this.#now = event.at;
       this.#done += 1;
       if (event.run() === false) continue;
