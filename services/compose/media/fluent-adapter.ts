@@ -85,9 +85,13 @@ export async function runFluent(
           ...progressArgs,
         ]),
       )
+      .output(command.output);
+    for (const { args, file } of command.sideOutputs ?? [])
+      fluent.output(file).outputOptions(...pair(args));
+    fluent
       .on("error", (error) => reject(error))
       .on("end", () => resolve())
-      .save(command.output);
+      .run();
   }).catch((error: Error) => {
     if (tools.signal.aborted || !seen.exit) throw error;
     const { type, data } = failureError(seen.exit);
