@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { output as demoOutput, sampleTimeline } from "../scripts/demo/timeline.ts";
 import type { Ffmpeg } from "../services/compose/media/ffmpeg.ts";
-import { filterValue } from "../services/compose/media/filter-value.policy.ts";
+import { filterValue } from "../services/compose/media/ffmpeg-command.ts";
 import type { TimelineRequestInput } from "../services/compose/timeline/timeline.schema.ts";
 
 export interface RenderCase {

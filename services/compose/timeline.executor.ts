@@ -2,8 +2,7 @@ import { readFile, stat, writeFile } from "node:fs/promises";
 import { totalmem } from "node:os";
 import { join } from "node:path";
 import type { Executor, ExecutorTools } from "./executor.ts";
-import { mediaLimits } from "./media/config.ts";
-import { planSheet, sheetGrid, sheetLabels } from "./media/contact-sheet.plan.ts";
+import { contactSheet } from "./media/contact-sheet.ts";
 import { findFfmpeg } from "./media/ffmpeg.ts";
 import { runByImplementation } from "./media/fluent-adapter.ts";
 import { findGpuEncoder } from "./media/gpu-encoder.ts";
@@ -84,14 +83,10 @@ async function render(
   const ffmpeg = await findFfmpeg(tools.config);
   const assFile = join(tools.workDir, "texts.ass");
   if (plan.texts.length > 0) await writeFile(assFile, assScript(plan));
-  const sheet = { plan: sheetPlanOf(plan), labelsFile: join(tools.workDir, "sheet.ass") };
-  await writeFile(sheet.labelsFile, sheetLabels(sheet.plan));
-  const { fontsDir } = ffmpeg;
-  const graph = planGraph(plan, brought.facts, { assFile, fontsDir, sheet });
+  const graph = planGraph(plan, brought.facts, { assFile, fontsDir: ffmpeg.fontsDir });
   const command = planCommand(plan, graph, {
     files: brought.files,
     output: join(tools.workDir, `output.${plan.format}`),
-    sheet: join(tools.workDir, "contact-sheet.png"),
     encoder: (await findGpuEncoder(ffmpeg)) ?? "libx264",
   });
   const used = await runByImplementation(impl, command, tools, {
@@ -101,12 +96,11 @@ async function render(
   });
   tools.progress(stages.render, "check");
   const facts = await verifyRender(command.output, expectedOf(plan), tools);
-  return { file: command.output, sheet: command.sideOutputs?.[0]?.file, facts, impl: used };
+  return { file: command.output, facts, impl: used };
 }
 
 interface Rendered {
   file: string;
-  sheet?: string;
   facts: RenderFacts;
   impl: string;
 }
@@ -120,20 +114,31 @@ const expectedOf = (plan: RenderPlan): ExpectedRender => ({
   durationMs: Math.round((plan.frames * plan.rate.den * 1000) / plan.rate.num),
 });
 
-const sheetPlanOf = (plan: RenderPlan) =>
-  planSheet(expectedOf(plan), { ...sheetGrid, pixelsMax: mediaLimits.contactSheetPixelsMax });
-
 const contentTypes = { mp4: "video/mp4", mov: "video/quicktime" } as const;
 
 /** Stores the video and a sheet of its frames, by which an agent sees what it made. */
-async function store(plan: RenderPlan, { file, sheet }: Rendered, tools: ExecutorTools) {
-  const { format } = plan;
-  const name = `output.${format}`;
-  const media = { name, contentType: contentTypes[format], role: "media" };
-  const picture = { name: "contact-sheet.png", contentType: "image/png", role: "contact-sheet" };
-  const outputs = [await tools.upload(file, media)];
-  if (sheet) outputs.push(await tools.upload(sheet, picture));
-  return outputs;
+async function store(plan: RenderPlan, file: string, tools: ExecutorTools) {
+  const media = await tools.upload(file, {
+    name: `output.${plan.format}`,
+    contentType: contentTypes[plan.format],
+    role: "media",
+  });
+  tools.progress(stages.store, "sheet");
+  const sheetFile = join(tools.workDir, "contact-sheet.png");
+  try {
+    await contactSheet(file, sheetFile, expectedOf(plan), tools);
+    const sheet = await tools.upload(sheetFile, {
+      name: "contact-sheet.png",
+      contentType: "image/png",
+      role: "contact-sheet",
+    });
+    return [media, sheet];
+  } catch (error) {
+    if (tools.signal.aborted) throw error;
+    // The video is right; a job does not fail for want of its preview.
+    tools.log("warn", `no contact sheet: ${(error as Error).message}`);
+    return [media];
+  }
 }
 
 /** Composes a timeline into one video (operations document, composition bridge). */
@@ -146,10 +151,8 @@ export const timelineExecutor: Executor<typeof TimelineRequest> = {
     const plan = planTimeline(timeline, output, brought.facts, brought.cues);
     checkMemory(plan, brought.facts, (totalmem() * memoryShare) / tools.config.RENDER_SLOTS);
     for (const note of plan.notes.slice(0, notesMax)) tools.log("info", note);
-    const rendered = await render(plan, options.impl, brought, tools);
-    tools.progress(stages.store, "store");
-    const outputs = await store(plan, rendered, tools);
-    const { facts, impl } = rendered;
+    const { file, facts, impl } = await render(plan, options.impl, brought, tools);
+    const outputs = await store(plan, file, tools);
     return { outputs, info: { ...facts, fps: rateText(plan.rate), impl } };
   },
 };

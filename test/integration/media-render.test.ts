@@ -9,9 +9,9 @@ import { findFfmpeg } from "../../services/compose/media/ffmpeg.ts";
 import {
   commandFromArgs,
   type FfmpegCommand,
+  filterValue,
   runCommand,
 } from "../../services/compose/media/ffmpeg-command.ts";
-import { filterValue } from "../../services/compose/media/filter-value.policy.ts";
 import { runByImplementation } from "../../services/compose/media/fluent-adapter.ts";
 import { runFfmpeg } from "../../services/compose/media/run-ffmpeg.ts";
 import { readRender, verifyRender } from "../../services/compose/media/verify-render.ts";

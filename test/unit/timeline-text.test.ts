@@ -1,8 +1,8 @@
 import { describe, expect, test } from "@jest/globals";
 import fc from "fast-check";
 import { asAppError } from "../../lib/errors.ts";
-import { filterValue } from "../../services/compose/media/filter-value.policy.ts";
 import { escapeAss } from "../../services/compose/timeline/ass.plan.ts";
+import { escapeFilterValue } from "../../services/compose/timeline/graph-parts.plan.ts";
 import { breakLines, textWidth } from "../../services/compose/timeline/line-break.plan.ts";
 import { parseSrt } from "../../services/compose/timeline/srt.plan.ts";
 
@@ -62,7 +62,9 @@ describe("text in a subtitle script", () => {
     );
   });
   test("a path in a filter is escaped for both readings", () => {
-    expect(filterValue("/a b/it's:[x],c;d\\e")).toBe(String.raw`/a b/it\\\'s\\:\[x\]\,c\;d\\\\e`);
+    expect(escapeFilterValue("/a b/it's:[x],c;d\\e")).toBe(
+      String.raw`/a b/it\\\'s\\:\[x\]\,c\;d\\\\e`,
+    );
   });
 });
 

@@ -1,5 +1,3 @@
-import { filterValue } from "./filter-value.policy.ts";
-
 export interface SheetOptions {
   columns: number;
   rows: number;
@@ -85,24 +83,3 @@ export function sheetLabels(plan: SheetPlan): string {
     "",
   ].join("\n");
 }
-
-/** From tiles side by side to the finished sheet, in FFmpeg's words. */
-export function sheetTail(
-  { columns, rows, gap: space }: SheetPlan,
-  labelsFile: string,
-  fontsDir: string,
-): string {
-  const labels = `ass=filename=${filterValue(labelsFile)}:fontsdir=${filterValue(fontsDir)}`;
-  return `tile=${columns}x${rows}:padding=${space}:margin=${space},setpts=0,${labels},format=rgb24`;
-}
-
-/** The tiles of a picture that is being rendered, frame by frame, and the sheet of them. */
-export function sheetOfStream(plan: SheetPlan, labelsFile: string, fontsDir: string): string {
-  const wanted = plan.tiles.map(({ frame }) => `eq(n\\,${frame})`).join("+");
-  return `select=${wanted},scale=${plan.tileWidth}:${plan.tileHeight}:flags=area,${sheetTail(plan, labelsFile, fontsDir)}`;
-}
-
-/** Output options of a sheet: one PNG. */
-export const sheetOutputArgs = [
-  ...["-frames:v", "1", "-f", "image2", "-update", "1", "-c:v", "png", "-pred", "mixed"],
-];

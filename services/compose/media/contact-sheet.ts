@@ -8,10 +8,9 @@ import {
   type SheetSource,
   sheetGrid,
   sheetLabels,
-  sheetOutputArgs,
-  sheetTail,
 } from "./contact-sheet.plan.ts";
 import { findFfmpeg } from "./ffmpeg.ts";
+import { filterValue } from "./ffmpeg-command.ts";
 import { runFfmpeg } from "./run-ffmpeg.ts";
 
 /** Up to this length one pass over all frames is cheaper than seeking to each tile. */
@@ -34,9 +33,10 @@ const inputOf = (file: string, before: readonly string[] = []) => [
 /** Frames in one pass; those that no other frame needs are not decoded where there are plenty. */
 function onePass(file: string, plan: SheetPlan, durationMs: number) {
   const step = (durationMs / 1000 / plan.tiles.length).toFixed(4);
+  const { columns, rows, gap } = plan;
   return {
     inputs: inputOf(file, ["-an", ...(durationMs > plentyMs ? ["-skip_frame", "noref"] : [])]),
-    graph: `[0:v]select=gte(t\\,(selected_n+0.5)*${step}),scale=${plan.tileWidth}:${plan.tileHeight}:flags=area`,
+    graph: `[0:v]select=gte(t\\,(selected_n+0.5)*${step}),scale=${plan.tileWidth}:${plan.tileHeight}:flags=area,tile=${columns}x${rows}:padding=${gap}:margin=${gap}`,
   };
 }
 
@@ -46,12 +46,13 @@ function bySeeking(file: string, plan: SheetPlan): { inputs: string[]; graph: st
     (_, n) =>
       `[${n}:v]trim=end_frame=1,scale=${plan.tileWidth}:${plan.tileHeight}:flags=area,setpts=0[t${n}]`,
   );
+  const { columns, rows, gap } = plan;
   const joined = plan.tiles.map((_, n) => `[t${n}]`).join("");
   return {
     inputs: plan.tiles.flatMap(({ ms }) =>
       inputOf(file, ["-noaccurate_seek", "-ss", (ms / 1000).toFixed(3), "-t", "1"]),
     ),
-    graph: `${scaled.join(";")};${joined}interleave=nb_inputs=${plan.tiles.length}`,
+    graph: `${scaled.join(";")};${joined}interleave=nb_inputs=${plan.tiles.length},tile=${columns}x${rows}:padding=${gap}:margin=${gap}`,
   };
 }
 
@@ -76,13 +77,11 @@ export async function contactSheet(
   await writeFile(labels, sheetLabels(plan));
   const single = source.durationMs <= onePassMsMax || plan.tiles.length === 1;
   const { inputs, graph } = single ? onePass(file, plan, source.durationMs) : bySeeking(file, plan);
+  const text = `setpts=0,ass=filename=${filterValue(labels)}:fontsdir=${filterValue(fontsDir)}`;
   await runFfmpeg(
-    [
-      ...inputs,
-      ...["-filter_complex", `${graph},${sheetTail(plan, labels, fontsDir)}`],
-      ...sheetOutputArgs,
-      output,
-    ],
+    // biome-ignore format: option and value side by side
+    [...inputs, "-filter_complex", `${graph},${text},format=rgb24`, "-frames:v", "1", "-f", "image2",
+      "-update", "1", "-c:v", "png", "-pred", "mixed", output],
     tools,
   );
   return { width: plan.width, height: plan.height };

@@ -12,12 +12,14 @@ export interface FfmpegCommand {
   /** Maps, encoders and format, in the order of the command line. */
   outputArgs: readonly string[];
   output: string;
-  /** Further outputs of the same run: options and file of each. */
-  sideOutputs?: readonly { args: readonly string[]; file: string }[];
 }
 
 /** Linux gives one argument at most 128 KiB; a graph near that goes through a file. */
 const inlineCharsMax = 100_000;
+
+/** Escapes text for use as one option value inside a filter graph (FFmpeg's two levels of quoting). */
+export const filterValue = (text: string): string =>
+  text.replace(/[\\':]/g, "\\$&").replace(/[\\'[\],;]/g, "\\$&");
 
 /** How the graph is handed over. The script option is gone from newer releases, its successor is missing in older ones. */
 async function graphArgs(
@@ -42,7 +44,6 @@ export async function commandArgs(
     ...(await graphArgs(command.filterGraph, tools)),
     ...command.outputArgs,
     command.output,
-    ...(command.sideOutputs ?? []).flatMap(({ args, file }) => [...args, file]),
   ];
 }
 

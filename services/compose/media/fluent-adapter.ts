@@ -85,13 +85,9 @@ export async function runFluent(
           ...progressArgs,
         ]),
       )
-      .output(command.output);
-    for (const { args, file } of command.sideOutputs ?? [])
-      fluent.output(file).outputOptions(...pair(args));
-    fluent
       .on("error", (error) => reject(error))
       .on("end", () => resolve())
-      .run();
+      .save(command.output);
   }).catch((error: Error) => {
     if (tools.signal.aborted || !seen.exit) throw error;
     const { type, data } = failureError(seen.exit);

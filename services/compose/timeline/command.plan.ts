@@ -1,4 +1,3 @@
-import { sheetOutputArgs } from "../media/contact-sheet.plan.ts";
 import type { FfmpegCommand } from "../media/ffmpeg-command.ts";
 import { gpuSideMax, type H264Encoder, h264Args } from "../media/h264.policy.ts";
 import type { RenderGraph } from "./graph.plan.ts";
@@ -9,8 +8,6 @@ export interface CommandTarget {
   /** Local file of each source. */
   files: ReadonlyMap<string, string>;
   output: string;
-  /** Where the contact sheet goes, if the graph makes one. */
-  sheet?: string;
   /** Best encoder of the machine. */
   encoder: H264Encoder;
 }
@@ -59,9 +56,5 @@ export function planCommand(
       ...["-movflags", "+faststart", "-f", plan.format],
     ],
     output: target.output,
-    sideOutputs:
-      graph.sheet && target.sheet
-        ? [{ args: ["-map", `[${graph.sheet}]`, ...sheetOutputArgs], file: target.sheet }]
-        : [],
   };
 }

@@ -44,3 +44,10 @@ export function draftGraph(facts: Facts): GraphDraft {
     },
   };
 }
+
+/**
+ * A value inside a filter's options. It is read twice, as an option and as part of the graph, so each
+ * special letter is escaped once for each reading.
+ */
+export const escapeFilterValue = (value: string): string =>
+  value.replace(/[\\':]/g, "\\$&").replace(/[\\'[\],;]/g, "\\$&");

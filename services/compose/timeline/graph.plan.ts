@@ -1,6 +1,4 @@
-import { type SheetPlan, sheetOfStream } from "../media/contact-sheet.plan.ts";
-import { filterValue } from "../media/filter-value.policy.ts";
-import { draftGraph, type GraphDraft, type GraphInput } from "./graph-parts.plan.ts";
+import { draftGraph, escapeFilterValue, type GraphInput } from "./graph-parts.plan.ts";
 import {
   colourStream,
   mainPicture,
@@ -19,16 +17,12 @@ export interface RenderGraph {
   /** Labels to map. */
   picture: string;
   sound?: string;
-  /** Contact sheet of the picture, where one was asked for. */
-  sheet?: string;
 }
 
 export interface TextFiles {
   /** The ASS script of the plan's texts. */
   assFile: string;
   fontsDir: string;
-  /** A contact sheet is made in the same run: a second decoding of the result would cost far more. */
-  sheet?: { plan: SheetPlan; labelsFile: string };
 }
 
 const pieceStream = ({ piece }: MainPiece, context: PictureContext) =>
@@ -78,16 +72,6 @@ function separateTurn({ draft, facts }: PictureContext) {
   draft.chains.push(`[${input}:v:0]trim=end_frame=1,nullsink`);
 }
 
-/** The picture once for the video and once for its contact sheet. */
-function withSheet(picture: string, draft: GraphDraft, { sheet, fontsDir }: TextFiles) {
-  if (!sheet) return { picture };
-  draft.chains.push(`[${picture}]split[video][tiles]`);
-  return {
-    picture: "video",
-    sheet: draft.chain(["tiles"], [sheetOfStream(sheet.plan, sheet.labelsFile, fontsDir)]),
-  };
-}
-
 /** The filter graph of a plan. Pure; runs on FFmpeg 5.1 and later. */
 export function planGraph(plan: RenderPlan, facts: Facts, files: TextFiles): RenderGraph {
   const draft = draftGraph(facts);
@@ -99,13 +83,12 @@ export function planGraph(plan: RenderPlan, facts: Facts, files: TextFiles): Ren
   }
   const texts =
     plan.texts.length > 0
-      ? `ass=filename=${filterValue(files.assFile)}:fontsdir=${filterValue(files.fontsDir)}`
+      ? `ass=filename=${escapeFilterValue(files.assFile)}:fontsdir=${escapeFilterValue(files.fontsDir)}`
       : undefined;
   // An overlay that is longer than the picture under it would go on alone.
   const end = plan.overlays.length > 0 ? `trim=end_frame=${plan.frames}` : undefined;
   picture = draft.chain([picture], [end, texts, "format=yuv420p"]);
   separateTurn(context);
   const sound = plan.audio && soundGraph(plan.audio, draft, plan);
-  const pictures = withSheet(picture, draft, files);
-  return { inputs: draft.inputs, filters: draft.chains.join(";\n"), ...pictures, sound };
+  return { inputs: draft.inputs, filters: draft.chains.join(";\n"), picture, sound };
 }
