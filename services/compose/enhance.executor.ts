@@ -4,7 +4,6 @@ import type { JobResult } from "../scheduler/job.types.ts";
 import { EnhancePayload } from "./enhance.payload.ts";
 import { type EnhancePlan, planEnhance } from "./enhance.plan.ts";
 import type { Executor, ExecutorTools } from "./executor.ts";
-import { contactSheet } from "./media/contact-sheet.ts";
 import { findFfmpeg } from "./media/ffmpeg.ts";
 import { runCommand } from "./media/ffmpeg-command.ts";
 import { findGpuEncoder } from "./media/gpu-encoder.ts";
@@ -120,15 +119,8 @@ async function enhanceVideo(
   const found = await readRender(file, tools);
   check(found, source, plan, task);
   tools.progress(rendered, "uploading");
-  const sheet = join(tools.workDir, "contact-sheet.png");
-  await contactSheet(file, sheet, found, tools);
   const outputs = [
     await tools.upload(file, { name: "enhanced.mp4", contentType: "video/mp4", role: "media" }),
-    await tools.upload(sheet, {
-      name: "contact-sheet.png",
-      contentType: "image/png",
-      role: "contact-sheet",
-    }),
   ];
   return { outputs, info: { kind: "video", encoder, ...found } };
 }

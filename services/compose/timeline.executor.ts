@@ -2,7 +2,6 @@ import { readFile, stat, writeFile } from "node:fs/promises";
 import { totalmem } from "node:os";
 import { join } from "node:path";
 import type { Executor, ExecutorTools } from "./executor.ts";
-import { contactSheet } from "./media/contact-sheet.ts";
 import { findFfmpeg } from "./media/ffmpeg.ts";
 import { runByImplementation } from "./media/fluent-adapter.ts";
 import { findGpuEncoder } from "./media/gpu-encoder.ts";
@@ -116,31 +115,6 @@ const expectedOf = (plan: RenderPlan): ExpectedRender => ({
 
 const contentTypes = { mp4: "video/mp4", mov: "video/quicktime" } as const;
 
-/** Stores the video and a sheet of its frames, by which an agent sees what it made. */
-async function store(plan: RenderPlan, file: string, tools: ExecutorTools) {
-  const media = await tools.upload(file, {
-    name: `output.${plan.format}`,
-    contentType: contentTypes[plan.format],
-    role: "media",
-  });
-  tools.progress(stages.store, "sheet");
-  const sheetFile = join(tools.workDir, "contact-sheet.png");
-  try {
-    await contactSheet(file, sheetFile, expectedOf(plan), tools);
-    const sheet = await tools.upload(sheetFile, {
-      name: "contact-sheet.png",
-      contentType: "image/png",
-      role: "contact-sheet",
-    });
-    return [media, sheet];
-  } catch (error) {
-    if (tools.signal.aborted) throw error;
-    // The video is right; a job does not fail for want of its preview.
-    tools.log("warn", `no contact sheet: ${(error as Error).message}`);
-    return [media];
-  }
-}
-
 /** Composes a timeline into one video (operations document, composition bridge). */
 export const timelineExecutor: Executor<typeof TimelineRequest> = {
   kind: "timeline",
@@ -152,7 +126,12 @@ export const timelineExecutor: Executor<typeof TimelineRequest> = {
     checkMemory(plan, brought.facts, (totalmem() * memoryShare) / tools.config.RENDER_SLOTS);
     for (const note of plan.notes.slice(0, notesMax)) tools.log("info", note);
     const { file, facts, impl } = await render(plan, options.impl, brought, tools);
-    const outputs = await store(plan, file, tools);
-    return { outputs, info: { ...facts, fps: rateText(plan.rate), impl } };
+    tools.progress(stages.store, "store");
+    const media = await tools.upload(file, {
+      name: `output.${plan.format}`,
+      contentType: contentTypes[plan.format],
+      role: "media",
+    });
+    return { outputs: [media], info: { ...facts, fps: rateText(plan.rate), impl } };
   },
 };

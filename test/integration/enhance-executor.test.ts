@@ -36,7 +36,7 @@ describe("enhancing a video", () => {
     const { key, file } = store("clip.mp4");
     await maker.video(file);
     const result = await enhance({ src: key });
-    expect(result.outputs.map(({ role }) => role)).toEqual(["media", "contact-sheet"]);
+    expect(result.outputs.map(({ role }) => role)).toEqual(["media"]);
     expect(result.info).toMatchObject({ kind: "video", width: 320, height: 180, frames: 25 });
     expect(await uploaded("enhanced.mp4")).toMatchObject({
       width: 320,
