@@ -43,7 +43,7 @@ export function demoCase(ffmpeg: Ffmpeg, samples: string): RenderCase {
   const files = new Map(names.map((name) => [name, join(samples, name)]));
   const [sea = "", coffee = "", pool = "", voice = "", music = ""] = files.values();
   const still = (frames: number) =>
-    `crop=810:1440,scale=720:1280:out_color_matrix=bt709:out_range=tv,format=yuv420p,setsar=1,loop=${frames - 1}:1,settb=1/25,setpts=N,fps=25`;
+    `crop=810:1440:134:0,scale=720:1280:out_color_matrix=bt709:out_range=tv,format=yuv420p,setsar=1,loop=${frames - 1}:1,settb=1/25,setpts=N,fps=25`;
   const graph = (assFile: string) =>
     [
       "[0:v]scale=720:1280,setsar=1,format=yuv420p,tpad=stop_mode=clone:stop=15,settb=1/25[sea]",

@@ -183,7 +183,7 @@ async function main() {
       runs,
       target: `median ratio at most ${target}`,
       includes:
-        "local copy and look at every source, plan, FFmpeg, check of every frame, contact sheet, upload to a local directory",
+        "local copy and look at every source, plan, FFmpeg, check of every frame, upload to a local directory",
       notMeasured: [
         "queueing",
         "download and upload over a network",
