@@ -43,14 +43,15 @@ export function demoCase(ffmpeg: Ffmpeg, samples: string): RenderCase {
   const files = new Map(names.map((name) => [name, join(samples, name)]));
   const [sea = "", coffee = "", pool = "", voice = "", music = ""] = files.values();
   const still = (frames: number) =>
-    `crop=810:1440:134:0,scale=720:1280:out_color_matrix=bt709:out_range=tv,format=yuv420p,setsar=1,loop=${frames - 1}:1,settb=1/25,setpts=N,fps=25`;
+    `crop=810:1440:134:0,scale=720:1280:out_color_matrix=bt709:out_range=tv,format=yuv420p,setsar=1,loop=${frames - 1}:1,settb=1/25,setpts=N,fps=25,trim=end_frame=${frames}`;
   const graph = (assFile: string) =>
     [
       "[0:v]scale=720:1280,setsar=1,format=yuv420p,tpad=stop_mode=clone:stop=15,settb=1/25[sea]",
       `[1:v]${still(85)},${zoom(85, "pow(1.16,ld(0))", "0.5+0.02*ld(0)", "0.5+0.08*ld(0)")}[coffee]`,
       `[2:v]${still(105)},${zoom(105, "1.18*pow(1/1.18,ld(0))", "0.5", "0.6-0.1*ld(0)")}[pool]`,
       "[sea][coffee]xfade=duration=0.6:offset=3[a]",
-      "[a][pool]xfade=duration=0.6:offset=5.8[b]",
+      // A frame less than 5.8 s: here xfade is a frame late, which somebody who looks would correct.
+      "[a][pool]xfade=duration=0.6:offset=5.76[b]",
       `[b]${texts(assFile, ffmpeg)}[v]`,
       "[3:a]aresample=48000,pan=stereo|c0=c0|c1=c0,adelay=1000:all=1,apad=whole_dur=10,asplit[voice][key]",
       "[4:a]atrim=end=10,volume=0.5,afade=t=out:st=9:d=1:curve=qsin[music]",
