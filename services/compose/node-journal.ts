@@ -1,6 +1,7 @@
 import { type FileHandle, mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
+import { syncDirectory } from "../../lib/sync-directory.ts";
 import type { AttemptKey, JournalEntry, NodeJournal, ProcessIdentity } from "./node-ports.ts";
 import { identify, isSameProcess } from "./process-group.ts";
 
@@ -189,15 +190,4 @@ async function writeWhole(
   await rename(temporary, path);
   await syncDirectory(join(path, ".."));
   return open(path, "a", 0o600);
-}
-
-async function syncDirectory(path: string): Promise<void> {
-  // Windows cannot open a directory; there the rename itself is durable.
-  if (process.platform === "win32") return;
-  const handle = await open(path, "r");
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
 }

@@ -3,6 +3,7 @@ import { type FileHandle, mkdir, open, unlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { AppError } from "../../lib/errors.ts";
 import { acquireDatabase, type Database, releaseDatabase } from "../../lib/sqlite/database.ts";
+import { syncDirectory } from "../../lib/sync-directory.ts";
 import { storageLimits } from "./config.ts";
 import type {
   ListPage,
@@ -61,17 +62,6 @@ function afterPrefix(prefix: string): Uint8Array {
 const ignoreMissing = (error: NodeJS.ErrnoException) => {
   if (error.code !== "ENOENT") throw error;
 };
-
-/** So that the name of a new file survives a power cut, like its content. */
-async function syncDirectory(path: string): Promise<void> {
-  if (process.platform === "win32") return;
-  const handle = await open(path, "r");
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-}
 
 /**
  * Objects as files, their names in SQLite. A content gets a fresh file of its own; the row that points to it

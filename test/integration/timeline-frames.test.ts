@@ -1,12 +1,11 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
-import type { TimelineInput } from "../../services/compose/timeline/timeline.schema.ts";
 import {
   ffmpegBuilds,
+  frameReader,
   numberedVideo,
   openRenderBench,
   type RenderBench,
-  readFrames,
   tiny,
 } from "../support/frames.ts";
 
@@ -50,18 +49,7 @@ describe.each(ffmpegBuilds())("$name: the output shows", ({ env }) => {
   });
   afterAll(() => bench.close());
 
-  const shown = async (
-    clips: unknown[],
-    output: Record<string, unknown> = {},
-    extra: unknown[] = [],
-  ) => {
-    const timeline = { tracks: [{ type: "video", clips }, ...extra] } as TimelineInput;
-    const { file } = await bench.render({ timeline, output: { ...tiny, ...output } });
-    return readFrames(file);
-  };
-  const numbers = async (...args: Parameters<typeof shown>) =>
-    (await shown(...args)).map(({ source, frame }) => `${source}:${frame}`);
-  const of = (source: number, frames: number[]) => frames.map((frame) => `${source}:${frame}`);
+  const { shown, numbers, of } = frameReader(() => bench, tiny);
 
   test("the frames of each trimmed clip between hard cuts, and no other", async () => {
     const seen = await numbers([

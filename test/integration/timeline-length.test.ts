@@ -1,13 +1,12 @@
 import { execFileSync } from "node:child_process";
 import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
-import type { TimelineInput } from "../../services/compose/timeline/timeline.schema.ts";
 import {
   ffmpegBuilds,
   ffmpegProgram,
+  frameReader,
   numberedVideo,
   openRenderBench,
   type RenderBench,
-  readFrames,
   tiny,
 } from "../support/frames.ts";
 
@@ -28,18 +27,7 @@ describe.each(ffmpegBuilds())("$name: the output shows", ({ env }) => {
   });
   afterAll(() => bench.close());
 
-  const shown = async (
-    clips: unknown[],
-    output: Record<string, unknown> = {},
-    extra: unknown[] = [],
-  ) => {
-    const timeline = { tracks: [{ type: "video", clips }, ...extra] } as TimelineInput;
-    const { file } = await bench.render({ timeline, output: { ...tiny, ...output } });
-    return readFrames(file);
-  };
-  const numbers = async (...args: Parameters<typeof shown>) =>
-    (await shown(...args)).map(({ source, frame }) => `${source}:${frame}`);
-  const of = (source: number, frames: number[]) => frames.map((frame) => `${source}:${frame}`);
+  const { numbers, of } = frameReader(() => bench, tiny);
 
   test("the last frame held, or the clip again, where the source is too short", async () => {
     const held = await numbers([

@@ -165,3 +165,24 @@ export async function openRenderBench(env: Record<string, string> = {}): Promise
 
 /** Output settings of the tests: tiny and quick. */
 export const tiny = { width, height, fps: 25 as number | string, quality: "draft" as const };
+
+/** Renders video clips and reads which source frame each output frame shows. `bench` is asked late: tests open it. */
+export function frameReader(bench: () => RenderBench, defaults: Record<string, unknown>) {
+  const shown = async (
+    clips: unknown[],
+    output: Record<string, unknown> = {},
+    extra: unknown[] = [],
+  ) => {
+    const timeline = {
+      tracks: [{ type: "video", clips }, ...extra],
+    } as TimelineRequestInput["timeline"];
+    const { file } = await bench().render({ timeline, output: { ...defaults, ...output } });
+    return readFrames(file);
+  };
+  return {
+    shown,
+    numbers: async (...args: Parameters<typeof shown>) =>
+      (await shown(...args)).map(({ source, frame }) => `${source}:${frame}`),
+    of: (source: number, frames: number[]) => frames.map((frame) => `${source}:${frame}`),
+  };
+}
