@@ -128,7 +128,7 @@ try {
       date: new Date().toISOString().slice(0, 10),
     },
     load: { ...load, runs },
-    rows: "reelmesh is the product: its node journals each attempt with fsync and makes and removes a work directory. The node without journal does as little as BullMQ's worker: that row compares the schedulers alone.",
+    rows: "reelmesh is the product: its node journals each attempt with fsync. The node without journal does as little as BullMQ's worker: that row compares the schedulers alone.",
     how: "Jobs are submitted one by one with so many calls under way at a time; a no-op worker with so many slots runs in the same process. Start is measured for single jobs, one after another, from the call to the worker's function.",
     results: rows,
     ratios: ratios(rows),
