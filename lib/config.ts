@@ -216,11 +216,15 @@ function writeSecrets(dataDir: string, secrets: Record<string, string>): void {
 
 /** Settings that are wrong only beside each other, or that this version cannot honour yet. */
 function checkTogether(values: Record<string, unknown>): void {
-  const later = { MONGO_URL: "SQLite in DATA_DIR", REDIS_URL: "memory" };
+  const later = {
+    MONGO_URL: "SQLite in DATA_DIR",
+    REDIS_URL: "memory",
+    BRIDGE_URL: "the compose nodes of the mesh",
+  };
   for (const [name, instead] of Object.entries(later))
     if (values[name] !== undefined)
       throw new ConfigError(
-        `${name}: not supported by this version, which uses ${instead}. Leave it empty; going on would put data where you do not expect it.`,
+        `${name}: not supported by this version, which uses ${instead}. Leave it empty; going on would do the work where you do not expect it.`,
       );
   const [id, secretKey] = [values["OSS_ACCESSKEY_ID"], values["OSS_ACCESSKEY_SECRET"]];
   if ((id === undefined) !== (secretKey === undefined))
