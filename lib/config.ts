@@ -87,6 +87,33 @@ const settings = {
     schema: url(["nats:", "tls:", "tcp:"]).optional(),
     about: "Messaging between nodes, nats://host:port; default: none, one process",
   },
+  NATS_USER: { schema: z.string().min(1).optional(), about: "User at the NATS server" },
+  NATS_PASSWORD: {
+    schema: z.string().min(1).optional(),
+    about: "Password at the NATS server",
+    secret: true,
+  },
+  NATS_TOKEN: {
+    schema: z.string().min(1).optional(),
+    about: "Token at the NATS server, instead of user and password",
+    secret: true,
+  },
+  NATS_CREDS_FILE: {
+    schema: z.string().min(1).optional(),
+    about: "File with NATS credentials (JWT and seed), instead of user and password",
+  },
+  NATS_CA_FILE: {
+    schema: z.string().min(1).optional(),
+    about: "Certificate authority of the NATS server; asks for TLS",
+  },
+  NATS_CERT_FILE: {
+    schema: z.string().min(1).optional(),
+    about: "Certificate of this client for NATS over TLS, with NATS_KEY_FILE",
+  },
+  NATS_KEY_FILE: {
+    schema: z.string().min(1).optional(),
+    about: "Key of NATS_CERT_FILE",
+  },
   REDIS_URL: {
     schema: url(["redis:", "rediss:"]).optional(),
     about: "Cache, tokens and rate limits; default: memory",
@@ -98,6 +125,10 @@ const settings = {
   S3_ENDPOINT: {
     schema: url(["http:", "https:"]).optional(),
     about: "Object storage; default: files in DATA_DIR",
+  },
+  S3_ADDRESSING: {
+    schema: z.enum(["path", "virtual"]).default("path"),
+    about: "Where the bucket's name stands in requests to S3_ENDPOINT: in the path or in the host",
   },
   OSS_ACCESSKEY_ID: {
     schema: z.string().min(1).optional(),
@@ -144,6 +175,36 @@ const settings = {
     schema: list.default([]),
     about:
       "Hosts or CIDR ranges in private networks that media may be fetched from, comma-separated",
+  },
+  TRUSTED_PROXIES: {
+    schema: list.default([]),
+    about:
+      "Addresses or CIDR ranges of proxies whose X-Forwarded-For is believed, comma-separated; default: none",
+  },
+  RATE_LIMIT_PER_MINUTE: {
+    schema: whole(0, 10_000_000).default(6_000),
+    about: "Requests that one client may send in a minute; 0 sets no limit",
+  },
+  METRICS: {
+    schema: z.enum(["on", "off"]).default("on"),
+    about: "Whether /metrics answers and numbers are collected",
+  },
+  METRICS_TOKEN: {
+    schema: secret.optional(),
+    about: "Bearer token for /metrics; default: only this machine may read it",
+    secret: true,
+  },
+  OTEL_EXPORTER_OTLP_ENDPOINT: {
+    schema: url(["http:", "https:"]).optional(),
+    about: "Where traces are sent (OTLP over HTTP); default: no tracing",
+  },
+  OTEL_TRACES_SAMPLER_ARG: {
+    schema: z.coerce.number().min(0).max(1).default(1),
+    about: "Share of requests that is traced, 0 to 1",
+  },
+  LOG_FORMAT: {
+    schema: z.enum(["text", "json"]).default("text"),
+    about: "Logs for people or, one JSON object a line, for machines",
   },
   LOG_LEVEL: {
     schema: z.enum(["fatal", "error", "warn", "info", "debug", "trace"]).default("warn"),
