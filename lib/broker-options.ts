@@ -3,6 +3,7 @@ import { type BrokerOptions, Errors } from "moleculer";
 import { accessMiddleware } from "./access.middleware.ts";
 import type { Config } from "./config.ts";
 import { AppError, asAppError } from "./errors.ts";
+import { natsOptions } from "./nats-options.ts";
 
 /** Errors of ours come back from other nodes as what they were. */
 class ErrorRegenerator extends Errors.Regenerator {
@@ -13,13 +14,23 @@ class ErrorRegenerator extends Errors.Regenerator {
   }
 }
 
+/** NATS with what signs in there; any other address is for Moleculer, which knows it by its protocol. */
+function transporterOf(config: Config): BrokerOptions["transporter"] {
+  const { TRANSPORTER } = config;
+  if (TRANSPORTER === undefined) return null as unknown as undefined;
+  if (!/^(nats|tls):/.test(TRANSPORTER)) return TRANSPORTER as BrokerOptions["transporter"];
+  const options = natsOptions(config, nodeName(config));
+  return { type: "NATS", options } as unknown as BrokerOptions["transporter"];
+}
+
+const nodeName = (config: Config) => config.NODE_ID ?? `${hostname()}-${process.pid}`;
+
 /** Moleculer's options for a node with this configuration. A fresh object each time: the broker changes it. */
 export function brokerOptions(config: Config, over: Partial<BrokerOptions> = {}): BrokerOptions {
   return {
     namespace: "reelmesh",
-    nodeID: config.NODE_ID ?? `${hostname()}-${process.pid}`,
-    // Moleculer picks the transporter by the protocol of the address.
-    transporter: (config.TRANSPORTER ?? null) as BrokerOptions["transporter"],
+    nodeID: nodeName(config),
+    transporter: transporterOf(config),
     logger: {
       type: "Console",
       options: { formatter: "short", colors: process.stdout.isTTY ?? false },

@@ -20,6 +20,15 @@ const url = (protocols: readonly string[]) =>
   z.string().refine((text) => URL.canParse(text) && protocols.includes(new URL(text).protocol), {
     error: `must be a URL that starts with ${protocols.map((p) => `${p}//`).join(" or ")}`,
   });
+const urls = (protocols: readonly string[]) =>
+  z
+    .string()
+    .refine(
+      (text) => text.split(",").every((part) => url(protocols).safeParse(part.trim()).success),
+      {
+        error: `must be a URL that starts with ${protocols.map((p) => `${p}//`).join(" or ")}, or several separated by commas`,
+      },
+    );
 const secret = z.string().min(12, "must have at least 12 characters");
 const whole = (minimum: number, maximum: number) => {
   const error = `must be a whole number from ${minimum} to ${maximum}`;
@@ -84,8 +93,9 @@ const settings = {
     generated: token,
   },
   TRANSPORTER: {
-    schema: url(["nats:", "tls:", "tcp:"]).optional(),
-    about: "Messaging between nodes, nats://host:port; default: none, one process",
+    schema: urls(["nats:", "tls:", "tcp:"]).optional(),
+    about:
+      "Messaging between nodes, nats://host:port, several separated by commas; default: none, one process",
   },
   NATS_USER: { schema: z.string().min(1).optional(), about: "User at the NATS server" },
   NATS_PASSWORD: {

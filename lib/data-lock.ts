@@ -2,9 +2,13 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { type Config, ConfigError, type Role } from "./config.ts";
+import { hostingOf } from "./hosting.ts";
 
-/** Roles whose store has one writer; two of them on one directory would undo each other's work. */
-const stateful: readonly Role[] = ["platform", "scheduler"];
+/** Roles that keep something in DATA_DIR that has one writer; a compose node has its journal there in any case. */
+function writers(config: Config): readonly Role[] {
+  const { local, roles } = hostingOf(config);
+  return roles.includes("compose") ? [...local, "compose"] : local;
+}
 
 /**
  * Keeps a second process out of a data directory. An open transaction on a file of its own holds the lock,
@@ -12,12 +16,13 @@ const stateful: readonly Role[] = ["platform", "scheduler"];
  * @returns Gives the lock back.
  * @throws ConfigError with the holder's process id.
  */
-export function lockDataDir({ DATA_DIR, SERVICES }: Config): () => void {
+export function lockDataDir(config: Config): () => void {
+  const { DATA_DIR } = config;
   const held: (() => void)[] = [];
   const release = () => {
     for (const giveBack of held.splice(0).reverse()) giveBack();
   };
-  for (const role of stateful.filter((name) => SERVICES.includes(name))) {
+  for (const role of writers(config)) {
     try {
       held.push(lock(DATA_DIR, role));
     } catch (error) {

@@ -3,6 +3,7 @@ import { brokerOptions } from "../lib/broker-options.ts";
 import type { Config } from "../lib/config.ts";
 import { lockDataDir } from "../lib/data-lock.ts";
 import { leaveMeshPlace, loopbackOptions } from "../lib/loopback-mesh.ts";
+import { soleHostMiddleware } from "../lib/sole-host.middleware.ts";
 import { catalogue } from "./catalogue.ts";
 import { EdgeServer } from "./gateway/edge-server.ts";
 import { gatewaySchema } from "./gateway/gateway.service.ts";
@@ -45,12 +46,12 @@ export async function startNode(config: Config, options: NodeOptions = {}): Prom
     // The address before the stores: a taken port is known at once.
     const edge = config.SERVICES.includes("gateway") ? await EdgeServer.listen(config) : undefined;
     const loopback = options.joinable === true && config.TRANSPORTER === undefined;
-    const broker = new ServiceBroker(
-      brokerOptions(config, {
-        ...(loopback ? loopbackOptions(config.MESH_KEY) : {}),
-        ...options.broker,
-      }),
-    );
+    const chosen = brokerOptions(config, {
+      ...(loopback ? loopbackOptions(config.MESH_KEY) : {}),
+      ...options.broker,
+    });
+    if (config.TRANSPORTER !== undefined) chosen.middlewares?.push(soleHostMiddleware(config));
+    const broker = new ServiceBroker(chosen);
     ends.push(() => broker.stop());
     // The edge ends before the broker: what is open there would keep its action, and so the broker, waiting.
     if (edge) ends.push(() => edge.close());
