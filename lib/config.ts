@@ -20,15 +20,11 @@ const url = (protocols: readonly string[]) =>
   z.string().refine((text) => URL.canParse(text) && protocols.includes(new URL(text).protocol), {
     error: `must be a URL that starts with ${protocols.map((p) => `${p}//`).join(" or ")}`,
   });
-const urls = (protocols: readonly string[]) =>
-  z
-    .string()
-    .refine(
-      (text) => text.split(",").every((part) => url(protocols).safeParse(part.trim()).success),
-      {
-        error: `must be a URL that starts with ${protocols.map((p) => `${p}//`).join(" or ")}, or several separated by commas`,
-      },
-    );
+/** One address or several, separated by commas; those after the first may leave the protocol out. */
+const addresses = (protocols: readonly string[]) =>
+  z.string().refine((text) => url(protocols).safeParse(text.split(",", 1)[0]?.trim()).success, {
+    error: `must be a URL that starts with ${protocols.map((p) => `${p}//`).join(" or ")}, or several separated by commas`,
+  });
 const secret = z.string().min(12, "must have at least 12 characters");
 const whole = (minimum: number, maximum: number) => {
   const error = `must be a whole number from ${minimum} to ${maximum}`;
@@ -93,7 +89,7 @@ const settings = {
     generated: token,
   },
   TRANSPORTER: {
-    schema: urls(["nats:", "tls:", "tcp:"]).optional(),
+    schema: addresses(["nats:", "tls:", "tcp:"]).optional(),
     about:
       "Messaging between nodes, nats://host:port, several separated by commas; default: none, one process",
   },

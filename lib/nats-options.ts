@@ -12,11 +12,19 @@ export interface NatsOptions {
   tls?: { ca?: string; cert?: string; key?: string };
   /** Pause between two tries to reach a server again. */
   reconnectTimeWait: number;
+  pingInterval: number;
+  maxPingOut: number;
   name: string;
 }
 
 /** A server that is back is noticed within this time; the library's two seconds would be felt by every caller. */
 const RECONNECT_MS = 250;
+
+/**
+ * A line that is cut without a word is given up after this often two pings. The library's two minutes are longer than a
+ * node's lease: the node would stay alone after the cut has healed.
+ */
+const PING_MS = 4_000;
 
 type Setting =
   | "TRANSPORTER"
@@ -44,7 +52,10 @@ function textOf(config: Pick<Config, Setting>, name: Setting): string | undefine
  * @throws ConfigError for a file that cannot be read, or credentials that exclude each other.
  */
 export function natsOptions(config: Pick<Config, Setting>, name: string): NatsOptions {
-  const urls = (config.TRANSPORTER ?? "").split(",").map((part) => new URL(part.trim()));
+  const urls = (config.TRANSPORTER ?? "")
+    .split(",")
+    .map((part) => part.trim())
+    .map((part) => new URL(part.includes("://") ? part : `nats://${part}`));
   const creds = textOf(config, "NATS_CREDS_FILE");
   const ways = [config.NATS_USER, config.NATS_TOKEN, creds].filter((way) => way !== undefined);
   if (ways.length > 1)
@@ -73,6 +84,8 @@ export function natsOptions(config: Pick<Config, Setting>, name: string): NatsOp
       creds === undefined ? undefined : credsAuthenticator(new TextEncoder().encode(creds)),
     tls: wantsTls ? { ca, cert, key } : undefined,
     reconnectTimeWait: RECONNECT_MS,
+    pingInterval: PING_MS,
+    maxPingOut: 2,
     name,
   };
 }
