@@ -267,6 +267,14 @@ export const errorTable = {
     zh: "幂等键 {key} 已用于另一个不同的请求",
   },
 
+  NOT_LEADER: {
+    status: 503,
+    returnCode: 3010,
+    retry: "later",
+    en: "This scheduler does not lead; nothing was done",
+    zh: "本调度节点不是主节点，未执行任何操作",
+  },
+
   TIMELINE_INVALID: {
     status: 400,
     returnCode: 4000,

@@ -56,6 +56,11 @@ export class Dispatcher {
     this.#closed = true;
   }
 
+  /** Nothing leaves a leader that is over, known to it or not. */
+  get #mayAct(): boolean {
+    return !this.#closed && this.#ports.holdsLease();
+  }
+
   get nodes(): NodeRegistry {
     return this.#nodes;
   }
@@ -120,7 +125,7 @@ export class Dispatcher {
 
   /** Gives waiting jobs to nodes while there is room. */
   place(): void {
-    if (this.#closed) return;
+    if (!this.#mayAct) return;
     const now = this.#ports.now();
     this.#pending.promote(now);
     while (this.#pending.readyCount > 0 && this.#nodes.hasFreeSlot()) {
@@ -197,7 +202,7 @@ export class Dispatcher {
       this.#nodes.occupy(after.node, id, after.history.attempt);
       this.#noteDeadline(deadlineOf(after));
     }
-    if (this.#closed) return;
+    if (!this.#mayAct) return;
     for (const effect of effects) {
       if (effect.type === "begin" && after.state === "running") void this.#begin(after);
       if (effect.type === "halt") void this.#halt(id, effect);
@@ -267,6 +272,7 @@ export class Dispatcher {
 
   /** Attempts that this node should hold, never confirmed and does not list: the order may have been lost. */
   repeatOrders(report: NodeReport, attempts: readonly AttemptReport[]): void {
+    if (!this.#mayAct) return;
     const listed = new Set(attempts.map(({ jobId }) => jobId));
     for (const id of this.#running) {
       const job = this.#actors.get(id);

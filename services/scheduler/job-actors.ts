@@ -4,7 +4,7 @@ import type { SchedulerConfig } from "./config.ts";
 import type { Effect, IgnoredReason, JobMessage } from "./job.messages.ts";
 import { isEnded, step } from "./job.step.ts";
 import type { Job, Ms } from "./job.types.ts";
-import type { JobChange, JobLogLine, JobStore, OutboxEntry } from "./job-store.ts";
+import type { ChangeResult, JobChange, JobLogLine, JobStore, OutboxEntry } from "./job-store.ts";
 import { viewOf } from "./job-view.ts";
 
 /** Result code of SQLite, where the job store is one. */
@@ -12,7 +12,10 @@ const SQLITE_FULL = 13;
 
 export interface ActorPorts {
   store: JobStore;
+  term: number;
   now(): Ms;
+  /** The store has refused a change because a later leader has taken over. */
+  deposed(): void;
   /** A job has a new state that is on disk (or, for a change that nobody was promised, in memory only). */
   moved(before: Job | undefined, after: Job, effects: readonly Effect[]): void;
   /** A job that was to be stored turned out not to be. */
@@ -171,7 +174,14 @@ export class JobActors {
   }
 
   /** A write whose answer got lost is looked up before anybody is told anything. */
-  async #write(change: JobChange): Promise<{ stored: boolean; current?: Job }> {
+  async #write(change: Omit<JobChange, "term">): Promise<{ stored: boolean; current?: Job }> {
+    const result = await this.#attempt({ ...change, term: this.#ports.term });
+    if (!("deposed" in result) || !result.deposed) return result;
+    this.#ports.deposed();
+    throw new AppError("NOT_LEADER");
+  }
+
+  async #attempt(change: JobChange): Promise<ChangeResult> {
     const { id } = change.next.spec;
     try {
       return await this.#ports.store.change(change);

@@ -6,6 +6,12 @@ import type { JobStore, OutboxEntry } from "./job-store.ts";
 /** Everything that the leader needs of the world. It has no clock, timer or network of its own. */
 export interface LeaderPorts {
   store: JobStore;
+  /** The term that this leader was elected for; it goes with every change. */
+  term: number;
+  /** The store knows of a later term, or the own lease has ended: this leader is over. Called once. */
+  deposed(): void;
+  /** Whether the lease that was last confirmed still runs: a comparison, made before every answer and effect. */
+  holdsLease(): boolean;
   now(): Ms;
   /** 0 to 1. */
   random(): number;

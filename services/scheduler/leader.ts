@@ -1,6 +1,7 @@
 import { AppError } from "../../lib/errors.ts";
 import { type SchedulerConfig, schedulerConfig } from "./config.ts";
 import { Dispatcher } from "./dispatcher.ts";
+import type { JobMessage } from "./job.messages.ts";
 import { created, fenceReason } from "./job.step.ts";
 import type {
   AttemptReport,
@@ -53,7 +54,10 @@ export class Leader {
         store: ports.store,
         now: ports.now,
         random: ports.random,
-        deliver: async (entry) => void (await ports.deliver(entry)),
+        deliver: async (entry) => {
+          this.#mustLead();
+          await ports.deliver(entry);
+        },
         log: ports.log,
         rearm: () => ports.rearm?.(),
       },
@@ -62,7 +66,9 @@ export class Leader {
     this.#actors = new JobActors(
       {
         store: ports.store,
+        term: ports.term,
         now: ports.now,
+        deposed: () => this.#depose(),
         moved: (before, after, effects) => this.#dispatcher.moved(before, after, effects),
         gone: (id) => this.#dispatcher.unclaim(id),
         settled: (entry) => this.#outbox.add(entry),
@@ -84,17 +90,49 @@ export class Leader {
     return leader;
   }
 
-  /** Places and sends nothing more. What is on disk is for the next leader. */
+  /** Places and sends nothing more, and answers NOT_LEADER. What is on disk is for the next leader. */
   close(): void {
     this.#closed = true;
     this.#outbox.close();
     this.#dispatcher.close();
   }
 
+  #depose(): void {
+    if (this.#closed) return;
+    this.close();
+    this.#ports.deposed();
+  }
+
+  /**
+   * A process that was stopped for longer than its lease goes on as if nothing had happened: so the clock is asked.
+   * @throws AppError NOT_LEADER
+   */
+  #mustLead(): void {
+    if (!this.#closed && !this.#ports.holdsLease()) this.#depose();
+    if (this.#closed) throw new AppError("NOT_LEADER");
+  }
+
+  /** What is told from memory is true only if nobody else led until it was told. A stored change needs no such proof. */
+  async #led<T>(work: () => Promise<T>, isStored: (answer: T) => boolean = () => false) {
+    this.#mustLead();
+    const answer = await work();
+    if (!isStored(answer)) this.#mustLead();
+    return answer;
+  }
+
+  /** Sends a message to a job; the answer may be told. */
+  #tell(id: string, message: JobMessage): Promise<Answer> {
+    return this.#led(
+      () => this.#actors.send(id, message),
+      ({ outcome }) => outcome === "changed",
+    );
+  }
+
   // --- What clients say ---
 
   /** @throws AppError QUEUE_FULL, IDEMPOTENCY_MISMATCH; UNAVAILABLE when it is unknown whether it was stored. */
   async submit(request: SubmitRequest): Promise<JobView & { repeated: boolean }> {
+    this.#mustLead();
     const now = this.#ports.now();
     const spec = specOf(request, now, this.#ports.random, this.#config);
     const { idempotencyKey, owner } = spec;
@@ -127,13 +165,15 @@ export class Leader {
   }
 
   async get(id: string): Promise<JobView> {
-    const job = this.#actors.get(id) ?? (await this.#ports.store.get(id));
+    const job = await this.#led(
+      async () => this.#actors.get(id) ?? (await this.#ports.store.get(id)),
+    );
     if (!job) throw new AppError("JOB_NOT_FOUND", { id });
     return viewOf(job);
   }
 
   async list(query: JobQuery): Promise<{ jobs: JobView[]; next?: string }> {
-    const { jobs, next } = await this.#ports.store.list(query);
+    const { jobs, next } = await this.#led(() => this.#ports.store.list(query));
     return { jobs: jobs.map(viewOf), next };
   }
 
@@ -143,17 +183,14 @@ export class Leader {
   }
 
   async cancel(id: string, reason = ""): Promise<JobView> {
-    const { answer, job } = this.#known(
-      id,
-      await this.#actors.send(id, { type: "cancel", reason }),
-    );
+    const { answer, job } = this.#known(id, await this.#tell(id, { type: "cancel", reason }));
     if (answer.outcome === "ignored" && answer.reason === "already-ended")
       throw new AppError("JOB_ENDED", { id, state: job.state });
     return viewOf(job);
   }
 
   async retry(id: string): Promise<JobView> {
-    const { answer, job } = this.#known(id, await this.#actors.send(id, { type: "retry" }));
+    const { answer, job } = this.#known(id, await this.#tell(id, { type: "retry" }));
     if (answer.outcome === "ignored")
       throw new AppError("CONFLICT", {
         reason: `job ${id} is ${job.state}; only a failed or cancelled job can be run again`,
@@ -162,20 +199,22 @@ export class Leader {
   }
 
   async pause(queue: string): Promise<void> {
-    await this.#ports.store.setQueuePaused(queue, true);
+    await this.#led(() => this.#ports.store.setQueuePaused(queue, true));
     this.#dispatcher.setPaused(queue, true);
   }
 
   async resume(queue: string): Promise<void> {
-    await this.#ports.store.setQueuePaused(queue, false);
+    await this.#led(() => this.#ports.store.setQueuePaused(queue, false));
     this.#dispatcher.setPaused(queue, false);
   }
 
   async stats() {
-    return { queues: await this.#ports.store.counts(), paused: this.#dispatcher.pausedQueues };
+    const queues = await this.#led(() => this.#ports.store.counts());
+    return { queues, paused: this.#dispatcher.pausedQueues };
   }
 
   nodes() {
+    this.#mustLead();
     const now = this.#ports.now();
     return [...this.#dispatcher.nodes.loads()].map(({ report, used, seenAt }) => ({
       ...report,
@@ -187,7 +226,11 @@ export class Leader {
   // --- What compose nodes say ---
 
   /** Renews the leases of what the node holds and tells it what to kill; takes its load for placement. */
-  async heartbeat(
+  heartbeat(report: NodeReport, attempts: readonly AttemptReport[]): Promise<HeartbeatAnswer> {
+    return this.#led(() => this.#heartbeat(report, attempts));
+  }
+
+  async #heartbeat(
     report: NodeReport,
     attempts: readonly AttemptReport[],
   ): Promise<HeartbeatAnswer> {
@@ -238,7 +281,7 @@ export class Leader {
   async complete(
     ref: AttemptOf & { result: JobResult },
   ): Promise<{ outcome: "committed" | "fenced" }> {
-    const sent = this.#actors.send(ref.jobId, { ...ref, type: "complete" });
+    const sent = this.#tell(ref.jobId, { ...ref, type: "complete" });
     this.#dispatcher.attemptEnded(ref);
     const answer = await sent;
     const won =
@@ -251,7 +294,7 @@ export class Leader {
     ref: AttemptOf & { error: JobError; retryable: boolean },
   ): Promise<{ outcome: "recorded" | "fenced" }> {
     const random = this.#ports.random();
-    const sent = this.#actors.send(ref.jobId, { ...ref, type: "fail", random });
+    const sent = this.#tell(ref.jobId, { ...ref, type: "fail", random });
     this.#dispatcher.attemptEnded(ref);
     const answer = await sent;
     return { outcome: answer.outcome === "changed" ? "recorded" : "fenced" };
@@ -268,13 +311,14 @@ export class Leader {
     const { nodesLostMax } = this.#config;
     const answers = await Promise.all(
       given.attempts.map(({ jobId, attempt }) =>
-        this.#actors.send(jobId, { type: "handBack", attempt, node, cause, nodesLostMax }),
+        this.#tell(jobId, { type: "handBack", attempt, node, cause, nodesLostMax }),
       ),
     );
     return { returned: answers.filter(({ outcome }) => outcome === "changed").length };
   }
 
   addLog(jobId: string, attempt: number, lines: readonly Omit<JobLogLine, "attempt">[]) {
+    this.#mustLead();
     return this.#ports.store.appendLog(
       jobId,
       lines.map((line) => ({ ...line, attempt })),
@@ -283,6 +327,7 @@ export class Leader {
 
   /** A hint that a node is gone. It gets no new work until it reports; only its lease or a new boot takes work away. */
   async nodeLost(node: string): Promise<void> {
+    if (this.#closed) return;
     this.#dispatcher.nodes.suspect(node);
     try {
       const answer = await this.#ports.probe?.(node);
@@ -296,6 +341,7 @@ export class Leader {
 
   /** Does what is due: time limits and leases, delayed jobs, callbacks, and placement. Call at `nextWakeAt`. */
   async tick(): Promise<void> {
+    if (!this.#closed && !this.#ports.holdsLease()) this.#depose();
     if (this.#closed) return;
     const work = [this.#outbox.tick(), this.#dispatcher.tick(this.#ports.now())];
     if (this.#actors.hasUnsure()) work.push(this.#actors.resync());

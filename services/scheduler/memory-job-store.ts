@@ -6,6 +6,7 @@ import type {
   JobLogLine,
   JobQuery,
   JobStore,
+  Leadership,
   OutboxEntry,
 } from "./job-store.ts";
 
@@ -30,11 +31,22 @@ export class MemoryJobStore implements JobStore {
   readonly #outbox = new Map<string, OutboxEntry>();
   readonly #paused = new Set<string>();
   readonly #counts: Record<string, Record<JobState, number>> = {};
+  /** Term of each job's last writer. */
+  readonly #terms = new Map<string, number>();
+  readonly #fencesInserts: boolean;
+  #leadership: Leadership = { term: 0, holder: "", beat: 0 };
 
-  async change({ next, expectedVersion, log, outbox }: JobChange): Promise<ChangeResult> {
+  /** `fencesInserts: false`: like a store without transactions, it still takes a new or retried job of an earlier term. */
+  constructor({ fencesInserts = true }: { fencesInserts?: boolean } = {}) {
+    this.#fencesInserts = fencesInserts;
+  }
+
+  async change({ next, term, expectedVersion, log, outbox }: JobChange): Promise<ChangeResult> {
     const { id, owner, idempotencyKey } = next.spec;
     const place = this.#places.get(id);
     const current = place === undefined ? undefined : this.#jobs[place];
+    const latest = this.#fencesInserts ? this.#leadership.term : (this.#terms.get(id) ?? 0);
+    if (term < latest) return { stored: false, deposed: true };
     if ((current?.history.version ?? 0) !== expectedVersion) return { stored: false, current };
     if (current && place !== undefined) {
       this.#count(current, -1);
@@ -48,6 +60,7 @@ export class MemoryJobStore implements JobStore {
       this.#places.set(id, this.#jobs.length);
       this.#jobs.push(next);
     }
+    this.#terms.set(id, term);
     this.#count(next, 1);
     if (log) this.#append(id, log);
     for (const entry of outbox ?? []) this.#outbox.set(entry.id, entry);
@@ -86,6 +99,39 @@ export class MemoryJobStore implements JobStore {
   async *active(): AsyncIterable<Job> {
     for (const job of [...this.#jobs])
       if (job.state === "pending" || job.state === "running") yield job;
+  }
+
+  async leadership(): Promise<Leadership> {
+    return this.#leadership;
+  }
+
+  async takeOver(seen: Leadership, holder: string): Promise<Leadership | undefined> {
+    const { term, beat } = this.#leadership;
+    if (term !== seen.term || beat !== seen.beat) return undefined;
+    this.#leadership = { term: term + 1, holder, beat: 0 };
+    for (const { spec, state } of this.#jobs)
+      if (state === "pending" || state === "running") this.#terms.set(spec.id, term + 1);
+    return this.#leadership;
+  }
+
+  async renew(term: number): Promise<boolean> {
+    if (term !== this.#leadership.term) return false;
+    this.#leadership = { ...this.#leadership, beat: this.#leadership.beat + 1 };
+    return true;
+  }
+
+  async resign(term: number): Promise<void> {
+    if (term === this.#leadership.term) this.#leadership = { ...this.#leadership, holder: "" };
+  }
+
+  async strays(term: number): Promise<Job[]> {
+    const strays: Job[] = [];
+    for await (const job of this.active()) {
+      if ((this.#terms.get(job.spec.id) ?? 0) >= term) continue;
+      this.#terms.set(job.spec.id, term);
+      strays.push(job);
+    }
+    return strays;
   }
 
   async appendLog(jobId: string, lines: JobLogLine[]): Promise<void> {

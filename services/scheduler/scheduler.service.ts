@@ -18,6 +18,9 @@ function portsOf(host: ServiceHost, store: SqliteJobStore, rearm: () => void): L
   const { nodeCallMs, deliveryCallMs } = schedulerConfig;
   return {
     store,
+    term: 0,
+    deposed: () => undefined,
+    holdsLease: () => true,
     now: Date.now,
     random: Math.random,
     begin: (node, order) =>

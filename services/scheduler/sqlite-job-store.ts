@@ -12,6 +12,7 @@ import type {
   JobLogLine,
   JobQuery,
   JobStore,
+  Leadership,
   OutboxEntry,
 } from "./job-store.ts";
 
@@ -35,6 +36,9 @@ const SCHEMA = [
     seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, job_id TEXT NOT NULL,
     action TEXT NOT NULL, params TEXT NOT NULL)`,
   `CREATE TABLE IF NOT EXISTS paused_queues (queue TEXT PRIMARY KEY) WITHOUT ROWID`,
+  `CREATE TABLE IF NOT EXISTS leadership (
+    id INTEGER PRIMARY KEY CHECK (id = 1), term INTEGER NOT NULL, holder TEXT NOT NULL, beat INTEGER NOT NULL)`,
+  `INSERT INTO leadership VALUES (1, 0, '', 0) ON CONFLICT DO NOTHING`,
   `CREATE TABLE IF NOT EXISTS tally (
     queue TEXT NOT NULL, state TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (queue, state)) WITHOUT ROWID`,
   `CREATE TRIGGER IF NOT EXISTS jobs_added AFTER INSERT ON jobs BEGIN
@@ -45,10 +49,14 @@ const SCHEMA = [
 ];
 
 const SELECT = "SELECT j.seq, j.life, s.spec FROM jobs j JOIN job_specs s USING (seq)";
+// Each change looks at the term in the statement that changes the job, so a later leader's take-over and an earlier
+// one's write cannot pass each other.
+const IN_OFFICE = "(SELECT term FROM leadership) <= ?";
 const INSERT_JOB = `INSERT INTO jobs (id, version, state, kind, queue, owner, idempotency_key, life)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`;
+  SELECT ?, ?, ?, ?, ?, ?, ?, ? WHERE ${IN_OFFICE} ON CONFLICT DO NOTHING`;
 const INSERT_SPEC = "INSERT INTO job_specs VALUES (last_insert_rowid(), ?)";
-const UPDATE_JOB = "UPDATE jobs SET version = ?, state = ?, life = ? WHERE id = ? AND version = ?";
+const UPDATE_JOB = `UPDATE jobs SET version = ?, state = ?, life = ?
+  WHERE id = ? AND version = ? AND ${IN_OFFICE}`;
 const INSERT_LOG = `INSERT INTO job_logs
   SELECT ?1, coalesce((SELECT max(seq) FROM job_logs WHERE job_id = ?1), 0) + 1, ?2, ?3, ?4, ?5
   WHERE EXISTS (SELECT 1 FROM jobs WHERE id = ?1)`;
@@ -87,7 +95,7 @@ export class SqliteJobStore implements JobStore {
   }
 
   async change(change: JobChange): Promise<ChangeResult> {
-    const { next, expectedVersion, log = [], outbox = [] } = change;
+    const { next, term, expectedVersion, log = [], outbox = [] } = change;
     const { spec, history } = next;
     const statements: Statement[] =
       expectedVersion === 0
@@ -103,12 +111,13 @@ export class SqliteJobStore implements JobStore {
                 spec.owner,
                 spec.idempotencyKey ?? null,
                 lifeOf(next),
+                term,
               ],
               mustChange: 1,
             },
             { sql: INSERT_SPEC, params: [JSON.stringify(spec)] },
           ]
-        : [this.#update(next, expectedVersion)];
+        : [this.#update(change)];
     statements.push(...logLines(spec.id, log));
     // A job writes a line or two an attempt: looking for lines to drop each time would cost more than it saves.
     if (history.attempt % TRIM_EACH_ATTEMPTS === TRIM_EACH_ATTEMPTS - 1)
@@ -120,6 +129,7 @@ export class SqliteJobStore implements JobStore {
       });
     const { ok } = await this.#db.write(statements);
     if (ok) return { stored: true };
+    if (term < (await this.leadership()).term) return { stored: false, deposed: true };
     const earlier =
       expectedVersion === 0 && spec.idempotencyKey !== undefined
         ? await this.findByIdempotencyKey(spec.owner, spec.idempotencyKey)
@@ -180,6 +190,37 @@ export class SqliteJobStore implements JobStore {
         yield fromRow(row);
   }
 
+  async leadership(): Promise<Leadership> {
+    const { term, holder, beat } = this.#db.get<{ term: number; holder: string; beat: number }>(
+      "SELECT term, holder, beat FROM leadership",
+    )!;
+    return { term, holder, beat };
+  }
+
+  async takeOver(seen: Leadership, holder: string): Promise<Leadership | undefined> {
+    const taken = await this.#lead(
+      "UPDATE leadership SET term = term + 1, holder = ?, beat = 0 WHERE term = ? AND beat = ?",
+      [holder, seen.term, seen.beat],
+    );
+    return taken ? { term: seen.term + 1, holder, beat: 0 } : undefined;
+  }
+
+  renew(term: number): Promise<boolean> {
+    return this.#lead("UPDATE leadership SET beat = beat + 1 WHERE term = ?", [term]);
+  }
+
+  async resign(term: number): Promise<void> {
+    await this.#lead("UPDATE leadership SET holder = '' WHERE term = ?", [term]);
+  }
+
+  async strays(): Promise<Job[]> {
+    return [];
+  }
+
+  async #lead(sql: string, params: (string | number)[]): Promise<boolean> {
+    return (await this.#db.write([{ sql, params, mustChange: 1 }])).ok;
+  }
+
   async appendLog(jobId: string, lines: JobLogLine[]): Promise<void> {
     if (lines.length > 0) await this.#db.write([...logLines(jobId, lines), trimLog(jobId)]);
   }
@@ -233,10 +274,11 @@ export class SqliteJobStore implements JobStore {
     return this.#release();
   }
 
-  #update(next: Job, expectedVersion: number): Statement {
+  #update({ next, term, expectedVersion }: JobChange): Statement {
+    const { spec, history } = next;
     return {
       sql: UPDATE_JOB,
-      params: [next.history.version, next.state, lifeOf(next), next.spec.id, expectedVersion],
+      params: [history.version, next.state, lifeOf(next), spec.id, expectedVersion, term],
       mustChange: 1,
     };
   }

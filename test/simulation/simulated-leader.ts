@@ -79,6 +79,9 @@ export class SimulatedLeader implements Party {
     const leader = await Leader.open(
       {
         store: wrapStore?.(store) ?? store,
+        term: 0,
+        deposed: () => undefined,
+        holdsLease: () => true,
         now: () => world.now + epoch,
         random: world.random(`leader/${incarnation}`).next,
         ...ports(this),

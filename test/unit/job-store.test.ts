@@ -11,7 +11,7 @@ jobStoreSuite(
     const store = new MemoryJobStore();
     return { store, reopen: async () => store, remove: () => store.close() };
   },
-  { durable: true },
+  { durable: true, fencesInserts: true },
 );
 
 jobStoreSuite(
@@ -33,5 +33,5 @@ jobStoreSuite(
       },
     };
   },
-  { durable: true },
+  { durable: true, fencesInserts: true },
 );

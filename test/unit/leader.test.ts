@@ -35,6 +35,9 @@ class World {
   outcome: Outcome = "accepted";
   refuseDeliveries = 0;
   probeBoot: string | undefined;
+  term = 0;
+  holdsLease = true;
+  depositions = 0;
   leader!: Leader;
   #random = 0;
 
@@ -50,6 +53,11 @@ class World {
     this.leader = await Leader.open(
       {
         store: this.store,
+        term: this.term,
+        deposed: () => {
+          this.depositions += 1;
+        },
+        holdsLease: () => this.holdsLease,
         now: () => this.now,
         random: () => (this.#random = (this.#random * 16_807 + 0.137) % 1),
         begin: async (node, order) => {
