@@ -1,0 +1,137 @@
+import { mkdir, mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { limits } from "./config.ts";
+import { mongo } from "./mongo-wire.ts";
+import { nats } from "./nats.ts";
+import { redis } from "./redis.ts";
+import { RunRecord, sweepStaleRuns } from "./run-record.ts";
+import { s3 } from "./s3.ts";
+import {
+  freePort,
+  Server,
+  type ServerEnv,
+  type ServerKind,
+  type ServerName,
+  serverNames,
+} from "./server.ts";
+import { type Progress, ServerMissing } from "./server-cache.ts";
+
+const kinds: Record<ServerName, ServerKind> = { nats, redis, mongo, s3 };
+
+export interface StartOptions {
+  /** Default: all. */
+  only?: readonly ServerName[];
+  /** Where they keep data and logs; stays. Default: a folder of this run's own, removed with it. */
+  dir?: string;
+  progress?: Progress;
+}
+
+/** Servers that answer. */
+export class Servers {
+  /** Settings of the product that lead to them. */
+  readonly env: ServerEnv = {};
+  /** Data and logs, a folder for each server. */
+  readonly dir: string;
+  readonly #servers: Map<ServerName, Server>;
+  readonly #record: RunRecord;
+  #stopped: Promise<void> | undefined;
+
+  constructor(dir: string, servers: readonly Server[], record: RunRecord) {
+    this.dir = dir;
+    this.#servers = new Map(servers.map((server) => [server.name, server]));
+    this.#record = record;
+    for (const server of servers) Object.assign(this.env, server.env);
+  }
+
+  get names(): ServerName[] {
+    return [...this.#servers.keys()];
+  }
+
+  /** One that was asked for with `only`. */
+  get(name: ServerName): Server {
+    const server = this.#servers.get(name);
+    if (!server) throw new Error(`${name} is not among the servers that were started`);
+    return server;
+  }
+
+  /** Ends them all and removes what they leave. May be called again. */
+  stop(): Promise<void> {
+    this.#stopped ??= stopAll([...this.#servers.values()], this.#record);
+    return this.#stopped;
+  }
+}
+
+async function stopAll(servers: readonly Server[], record: RunRecord): Promise<void> {
+  await Promise.allSettled(servers.map((server) => (server.given ? undefined : server.stop())));
+  await record.close();
+}
+
+/**
+ * Finds, installs and starts servers, and resolves when all of them answer. Those that the environment names are
+ * used as they are. What is started ends with this process, whatever way that ends.
+ * @throws ServerMissing when one cannot be had; nothing runs then.
+ */
+export async function startServers(options: StartOptions = {}): Promise<Servers> {
+  const { only = serverNames, progress = () => undefined } = options;
+  await sweepStaleRuns();
+  const dir = options.dir ?? (await mkdtemp(join(tmpdir(), "reelmesh-servers-")));
+  const record = await RunRecord.open(options.dir === undefined ? dir : undefined);
+  const results = await Promise.allSettled(
+    only.map((name) => startOne(kinds[name], dir, record, progress)),
+  );
+  const servers = results.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
+  const failed = results.find((one) => one.status === "rejected");
+  if (!failed) return new Servers(dir, servers, record);
+  await stopAll(servers, record);
+  throw failed.reason;
+}
+
+async function startOne(
+  kind: ServerKind,
+  parent: string,
+  record: RunRecord,
+  progress: Progress,
+): Promise<Server> {
+  const given = process.env[kind.setting];
+  if (given) {
+    const names = [kind.setting, ...kind.companions];
+    const env = Object.fromEntries(
+      names.flatMap((name) => (process.env[name] ? [[name, process.env[name]]] : [])),
+    );
+    const server = new Server(kind, env, []);
+    await server.answers(limits.givenMs);
+    return server;
+  }
+  const dir = join(parent, kind.name);
+  await mkdir(dir, { recursive: true });
+  for (let attempt = 1; ; attempt += 1) {
+    const port = await freePort();
+    const { processes, env } = await kind.prepare({ dir, record, port, progress });
+    const server = new Server(kind, env, processes);
+    try {
+      await server.start();
+      return server;
+    } catch (error) {
+      await server.kill();
+      if (attempt === limits.portAttempts || !/address already in use/i.test(String(error)))
+        throw error;
+    }
+  }
+}
+
+/** Installs what can be installed. Servers that the environment names need nothing. */
+export async function installServers(
+  only: readonly ServerName[],
+  progress: Progress,
+): Promise<void> {
+  const results = await Promise.allSettled(
+    only
+      .filter((name) => !process.env[kinds[name].setting])
+      .map((name) => kinds[name].install(progress)),
+  );
+  const reasons = results.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));
+  const broken = reasons.find((reason) => !(reason instanceof ServerMissing));
+  if (broken) throw broken;
+  if (reasons.length > 0) throw new ServerMissing(reasons.map(({ message }) => message).join("\n"));
+}
