@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { asAppError, errorMessage, errorTable } from "../../lib/errors.ts";
 import { type ActionName, implementService, type ServiceHost } from "../../lib/service.ts";
 import { newJobId } from "../scheduler/job-id.ts";
+import { meshHost } from "./attempt-host.ts";
 import { composeContract } from "./compose.contract.ts";
 import { executionLimits, nodeLimits } from "./config.ts";
 import { runAttempt } from "./execution.ts";
@@ -50,6 +51,7 @@ function portsOf(
   const { DATA_DIR, OSS_BUCKET_NAME } = host.config;
   const { node, boot, slots, kinds } = identity;
   const { journal } = state;
+  const attemptHost = meshHost(host, executionLimits);
   const meter = new LoadMeter(executionLimits);
   const timeout = executionLimits.callMs;
   /** Attempts of this run that have not begun to store anything: there is nothing to delete. */
@@ -64,7 +66,7 @@ function portsOf(
       const mark = markOf(DATA_DIR, order);
       const uploading = () => nothingStored.delete(key);
       const limits = executionLimits;
-      const context = { host, executors, journal, limits, mark, uploading };
+      const context = { host: attemptHost, executors, journal, limits, mark, uploading };
       const outcome = await runAttempt(context, order, signal, report);
       if (outcome.ok) nothingStored.delete(key);
       return outcome;

@@ -2,8 +2,8 @@ import { randomUUID } from "node:crypto";
 import { mkdir, rm } from "node:fs/promises";
 import { AppError, asAppError, errorMessage, errorTable } from "../../lib/errors.ts";
 import { describeIssues } from "../../lib/issues.ts";
-import type { ServiceHost } from "../../lib/service.ts";
 import type { StartOrder } from "../scheduler/job.types.ts";
+import type { AttemptHost } from "./attempt-host.ts";
 import type { ExecutionLimits } from "./config.ts";
 import type { Executor } from "./executor.ts";
 import { makeTools, workDirOf } from "./executor-tools.ts";
@@ -11,7 +11,7 @@ import { LogBatch } from "./log-batch.ts";
 import type { ExecutionOutcome, NodeJournal } from "./node-ports.ts";
 
 export interface ExecutionContext {
-  host: ServiceHost;
+  host: AttemptHost;
   executors: Readonly<Record<string, Executor>>;
   journal: NodeJournal;
   limits: ExecutionLimits;
@@ -66,13 +66,7 @@ export async function runAttempt(
 ): Promise<ExecutionOutcome> {
   const { host, limits } = context;
   const workDir = workDirOf(host.config.DATA_DIR, order);
-  const log = new LogBatch(limits, (lines) =>
-    host.call(
-      "scheduler.addLog",
-      { jobId: order.jobId, attempt: order.attempt, lines },
-      { timeout: limits.callMs },
-    ),
-  );
+  const log = new LogBatch(limits, (lines) => host.addLog(order, lines));
   const tools = makeTools({
     ...context,
     order,
@@ -109,7 +103,7 @@ export async function runAttempt(
   }
 }
 
-async function discard(workDir: string, host: ServiceHost): Promise<void> {
+async function discard(workDir: string, host: AttemptHost): Promise<void> {
   await rm(workDir, { recursive: true, force: true, maxRetries: 3 }).catch((error: Error) => {
     host.logger.warn(`cannot remove ${workDir}: ${error.message}`);
   });

@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { AppError } from "../../lib/errors.ts";
-import type { ServiceHost } from "../../lib/service.ts";
 import type { JobResult, StartOrder } from "../scheduler/job.types.ts";
+import type { AttemptHost } from "./attempt-host.ts";
 import type { ExecutionLimits } from "./config.ts";
 import type { ExecutorTools } from "./executor.ts";
 import type { AttemptKey, NodeJournal } from "./node-ports.ts";
@@ -15,7 +15,7 @@ import { runInGroup } from "./process-group.ts";
 export const outputPrefix = ({ jobId, attempt }: AttemptKey) => `jobs/${jobId}/${attempt}/`;
 
 export interface ToolsContext {
-  host: ServiceHost;
+  host: AttemptHost;
   order: StartOrder;
   workDir: string;
   /** Marks the processes of this attempt. */
@@ -33,25 +33,6 @@ export interface AttemptTools extends ExecutorTools {
   outputHash(): string;
   /** Waits until nothing that was started through the tools goes on. */
   finished(): Promise<void>;
-}
-
-const storagePollMs = 200;
-
-/**
- * Waits until the mesh has object storage. Right after a start the jobs of the last run may come before it;
- * failing them would cost each an attempt.
- * @throws AppError UNAVAILABLE after `waitMs`.
- */
-async function storageThere(host: ServiceHost, waitMs: number, signal: AbortSignal): Promise<void> {
-  for (let waitedMs = 0; waitedMs < waitMs; waitedMs += storagePollMs) {
-    signal.throwIfAborted();
-    const found = await host.broker.waitForServices("storage", storagePollMs, 20).then(
-      () => true,
-      () => false,
-    );
-    if (found) return;
-  }
-  throw new AppError("UNAVAILABLE", { reason: "no node offers the object storage" });
 }
 
 /** What one execution may use. Whatever it starts is remembered, so that its end can be waited for. */
@@ -90,9 +71,9 @@ export function makeTools(context: ToolsContext): AttemptTools {
     download: (source, file) =>
       track(
         (async () => {
-          await storageThere(host, limits.storageWaitMs, signal);
-          const stream = await host.call("storage.read", source, { timeout: 0 });
-          await pipeline(stream as NodeJS.ReadableStream, createWriteStream(file), { signal });
+          await host.storageThere(limits.storageWaitMs, signal);
+          const stream = await host.read(source);
+          await pipeline(stream, createWriteStream(file), { signal });
         })(),
       ),
     upload: (file, output) => track(upload(file, output)),
@@ -111,7 +92,7 @@ export function makeTools(context: ToolsContext): AttemptTools {
     output: { name: string; contentType: string; role: string },
   ): Promise<JobResult["outputs"][number]> {
     signal.throwIfAborted();
-    await storageThere(host, limits.storageWaitMs, signal);
+    await host.storageThere(limits.storageWaitMs, signal);
     if (!/^[\w][\w.-]{0,200}$/.test(output.name))
       throw new AppError("INVALID_INPUT", {
         reason: `output name ${output.name}: only letters, digits, dots, dashes`,
@@ -136,7 +117,7 @@ export function makeTools(context: ToolsContext): AttemptTools {
         contentType: output.contentType,
         bytes: size,
       };
-      await host.call("storage.put", object, { stream, timeout: 0 });
+      await host.put(object, stream);
       signal.throwIfAborted();
       hashes.set(output.name, hash.digest("hex"));
       const { bucket, key, contentType } = object;

@@ -5,6 +5,7 @@ import { Readable } from "node:stream";
 import { afterEach, beforeEach, expect, test } from "@jest/globals";
 import { ServiceBroker } from "moleculer";
 import { type ServiceHost, systemCall } from "../../lib/service.ts";
+import { meshHost } from "../../services/compose/attempt-host.ts";
 import { executionLimits } from "../../services/compose/config.ts";
 import { makeTools, type ToolsContext } from "../../services/compose/executor-tools.ts";
 
@@ -22,7 +23,7 @@ afterEach(async () => {
 
 const tools = (limits = executionLimits, signal = new AbortController().signal) =>
   makeTools({
-    host: { broker, call: systemCall(broker) } as unknown as ServiceHost,
+    host: meshHost({ broker, call: systemCall(broker) } as unknown as ServiceHost, limits),
     order: { jobId: "j", attempt: 1 },
     workDir: dir,
     signal,
