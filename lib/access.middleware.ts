@@ -8,7 +8,9 @@ type Access = "public" | readonly Realm[];
 /** Services at the edge act for somebody outside: what they call is checked; calls between other services are not. */
 const edgeServices = new Set(["gateway"]);
 
-const isEdgeCall = (ctx: Context) => !ctx.caller || edgeServices.has(ctx.caller.split(".")[0]!);
+/** Does this call come from outside, and not from another service on the way? */
+export const isEdgeCall = (ctx: Pick<Context, "caller">) =>
+  !ctx.caller || edgeServices.has(ctx.caller.split(".")[0]!);
 
 /** The rule, without I/O: nobody may call what does not name them (deny by default). */
 export function mayCall(

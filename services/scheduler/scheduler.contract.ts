@@ -67,10 +67,13 @@ export const Submit = z.strictObject({
   onSettled: z
     .object({ action: z.string(), params: z.record(z.string(), z.unknown()) })
     .optional()
-    .describe("Action called at least once after the end, with { job, params }"),
+    .describe("For services only: action called at least once after the end, with { job, params }"),
 });
 
 const AttemptRef = { jobId: JobId, attempt: z.int().min(1), node: z.string(), boot: z.string() };
+
+/** Operators; everybody else submits through an action that checks what he may. */
+const access = ["admin"] as const;
 
 export const schedulerContract = defineContract({
   name: "scheduler",
@@ -78,6 +81,8 @@ export const schedulerContract = defineContract({
   actions: {
     submit: action({
       summary: "Accept a job; it is on disk before the answer",
+      rest: "POST /admin/scheduler/jobs",
+      access,
       input: Submit,
       output: JobView.extend({
         repeated: z
@@ -88,6 +93,8 @@ export const schedulerContract = defineContract({
     }),
     get: action({
       summary: "One job",
+      rest: "GET /admin/scheduler/jobs/{id}",
+      access,
       input: z.object({ id: JobId }),
       output: JobView,
       errors: ["JOB_NOT_FOUND"],
@@ -95,6 +102,8 @@ export const schedulerContract = defineContract({
     }),
     list: action({
       summary: "Jobs, newest first",
+      rest: "GET /admin/scheduler/jobs",
+      access,
       input: z.object({
         state: z.enum(jobStates).optional(),
         kind: z.string().optional(),
@@ -108,6 +117,8 @@ export const schedulerContract = defineContract({
     }),
     log: action({
       summary: "Log of a job, oldest first",
+      rest: "GET /admin/scheduler/jobs/{id}/log",
+      access,
       input: z.object({
         id: JobId,
         after: z.int().min(0).default(0),
@@ -128,6 +139,8 @@ export const schedulerContract = defineContract({
     }),
     cancel: action({
       summary: "Stop a job; safe to repeat",
+      rest: "POST /admin/scheduler/jobs/{id}/cancel",
+      access,
       input: z.object({ id: JobId, reason: z.string().max(200).default("") }),
       output: JobView,
       errors: ["JOB_NOT_FOUND", "JOB_ENDED"],
@@ -135,24 +148,32 @@ export const schedulerContract = defineContract({
     }),
     retry: action({
       summary: "Run a failed or cancelled job again",
+      rest: "POST /admin/scheduler/jobs/{id}/retry",
+      access,
       input: z.object({ id: JobId }),
       output: JobView,
       errors: ["JOB_NOT_FOUND", "CONFLICT"],
     }),
     pause: action({
       summary: "Place no more jobs of a queue",
+      rest: "POST /admin/scheduler/queues/{queue}/pause",
+      access,
       input: z.object({ queue: z.string() }),
       output: z.object({ queue: z.string(), paused: z.boolean() }),
       idempotent: true,
     }),
     resume: action({
       summary: "Place jobs of a queue again",
+      rest: "POST /admin/scheduler/queues/{queue}/resume",
+      access,
       input: z.object({ queue: z.string() }),
       output: z.object({ queue: z.string(), paused: z.boolean() }),
       idempotent: true,
     }),
     stats: action({
       summary: "Jobs by queue and state, paused queues",
+      rest: "GET /admin/scheduler/stats",
+      access,
       input: z.object({}),
       output: z.object({
         queues: z.record(z.string(), z.record(z.enum(jobStates), z.int())),
@@ -162,6 +183,8 @@ export const schedulerContract = defineContract({
     }),
     nodes: action({
       summary: "Compose nodes and their load",
+      rest: "GET /admin/scheduler/nodes",
+      access,
       input: z.object({}),
       output: z.object({
         nodes: z.array(

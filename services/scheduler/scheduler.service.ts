@@ -1,4 +1,6 @@
 import { join } from "node:path";
+import { isEdgeCall } from "../../lib/access.middleware.ts";
+import { AppError } from "../../lib/errors.ts";
 import { implementService, type ServiceHost, systemActor } from "../../lib/service.ts";
 import { schedulerConfig } from "./config.ts";
 import { checkPayload } from "./job-kinds.ts";
@@ -57,8 +59,12 @@ export const schedulerService = implementService(schedulerContract, {
     },
   },
   handlers: {
-    submit: ({ params, meta }, { leader }) => {
+    submit: (ctx, { leader }) => {
+      const { params, meta } = ctx;
       const actor = meta.actor ?? systemActor;
+      // A callback is called as the system itself: whoever comes from outside must not choose one.
+      if (params.onSettled && isEdgeCall(ctx) && actor.realm !== "system")
+        throw new AppError("FORBIDDEN", { reason: "onSettled is for services" });
       return leader.submit({
         ...params,
         owner: params.owner ?? `${actor.realm}:${actor.id}`,
