@@ -5,4 +5,7 @@ export default {
   testMatch: ["<rootDir>/test/**/*.test.ts"],
   testTimeout: 60_000,
   maxWorkers: 2,
+  // Servers that test files share; started when the first file asks.
+  globalSetup: "<rootDir>/test/support/servers-global.ts",
+  globalTeardown: "<rootDir>/test/support/servers-global-end.ts",
 };

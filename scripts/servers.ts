@@ -44,7 +44,7 @@ async function main(): Promise<void> {
   if (values.help) return console.log(HELP);
   const only = named(values.only);
   const progress = (line: string) => console.error(`servers: ${line}`);
-  if (values.install) return installServers(only, progress);
+  if (values.install) return installServers({ only, progress });
   const dir = values.dir === undefined ? undefined : resolve(from, values.dir);
   if (dir !== undefined) mkdirSync(dir, { recursive: true });
   const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;

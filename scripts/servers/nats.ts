@@ -1,5 +1,7 @@
 import { join } from "node:path";
 import { connect } from "nats";
+import type { Config } from "../../lib/config.ts";
+import { natsOptions } from "../../lib/nats-options.ts";
 import { limits } from "./config.ts";
 import { aptInstall, findProgram, goInstall } from "./install-steps.ts";
 import { ManagedProcess } from "./managed-process.ts";
@@ -51,10 +53,7 @@ export const nats: ServerKind = {
   },
   async ping(env) {
     const client = await connect({
-      servers: env["TRANSPORTER"]!,
-      user: env["NATS_USER"],
-      pass: env["NATS_PASSWORD"],
-      token: env["NATS_TOKEN"],
+      ...natsOptions(env as Partial<Config> as Config, "ping"),
       reconnect: false,
       timeout: limits.pingMs,
     });

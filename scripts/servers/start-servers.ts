@@ -24,6 +24,8 @@ export interface StartOptions {
   only?: readonly ServerName[];
   /** Where they keep data and logs; stays. Default: a folder of this run's own, removed with it. */
   dir?: string;
+  /** Starts even what the environment names: for a test that pulls plugs. */
+  own?: boolean;
   progress?: Progress;
 }
 
@@ -73,12 +75,14 @@ async function stopAll(servers: readonly Server[], record: RunRecord): Promise<v
  * @throws ServerMissing when one cannot be had; nothing runs then.
  */
 export async function startServers(options: StartOptions = {}): Promise<Servers> {
-  const { only = serverNames, progress = () => undefined } = options;
+  const { only = serverNames, own = false, progress = () => undefined } = options;
   await sweepStaleRuns();
   const dir = options.dir ?? (await mkdtemp(join(tmpdir(), "reelmesh-servers-")));
   const record = await RunRecord.open(options.dir === undefined ? dir : undefined);
   const results = await Promise.allSettled(
-    only.map((name) => startOne(kinds[name], dir, record, progress)),
+    only.map((name) =>
+      isGiven(name) && !own ? useGiven(kinds[name]) : startOne(kinds[name], dir, record, progress),
+    ),
   );
   const servers = results.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
   const failed = results.find((one) => one.status === "rejected");
@@ -87,22 +91,24 @@ export async function startServers(options: StartOptions = {}): Promise<Servers>
   throw failed.reason;
 }
 
+const isGiven = (name: ServerName) => Boolean(process.env[kinds[name].setting]);
+
+async function useGiven(kind: ServerKind): Promise<Server> {
+  const names = [kind.setting, ...kind.companions];
+  const env = Object.fromEntries(
+    names.flatMap((name) => (process.env[name] ? [[name, process.env[name]]] : [])),
+  );
+  const server = new Server(kind, env, []);
+  await server.answers(limits.givenMs);
+  return server;
+}
+
 async function startOne(
   kind: ServerKind,
   parent: string,
   record: RunRecord,
   progress: Progress,
 ): Promise<Server> {
-  const given = process.env[kind.setting];
-  if (given) {
-    const names = [kind.setting, ...kind.companions];
-    const env = Object.fromEntries(
-      names.flatMap((name) => (process.env[name] ? [[name, process.env[name]]] : [])),
-    );
-    const server = new Server(kind, env, []);
-    await server.answers(limits.givenMs);
-    return server;
-  }
   const dir = join(parent, kind.name);
   await mkdir(dir, { recursive: true });
   for (let attempt = 1; ; attempt += 1) {
@@ -120,15 +126,14 @@ async function startOne(
   }
 }
 
-/** Installs what can be installed. Servers that the environment names need nothing. */
-export async function installServers(
-  only: readonly ServerName[],
-  progress: Progress,
-): Promise<void> {
+/** Installs what is missing. A server that the environment names needs nothing, unless `own` is asked for. */
+export async function installServers({
+  only = serverNames,
+  own = false,
+  progress = () => undefined,
+}: StartOptions): Promise<void> {
   const results = await Promise.allSettled(
-    only
-      .filter((name) => !process.env[kinds[name].setting])
-      .map((name) => kinds[name].install(progress)),
+    only.filter((name) => own || !isGiven(name)).map((name) => kinds[name].install(progress)),
   );
   const reasons = results.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));
   const broken = reasons.find((reason) => !(reason instanceof ServerMissing));
