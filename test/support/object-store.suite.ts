@@ -15,6 +15,8 @@ export interface StoreTraits {
 
 export interface OpenedStore {
   store: ObjectStore;
+  /** Where the suite works; default a bucket of a fixed name. */
+  bucket?: string;
   /** Gives everything back; fails when the store has left files of unfinished uploads. */
   close(): Promise<void>;
 }
@@ -29,12 +31,13 @@ export function objectStoreSuite(
   traits: StoreTraits,
 ) {
   describe(`object store: ${name}`, () => {
-    const bucket = "suite-bucket";
+    let bucket = "suite-bucket";
     let opened: OpenedStore;
     let store: ObjectStore;
     beforeAll(async () => {
       opened = await open();
       store = opened.store;
+      bucket = opened.bucket ?? bucket;
       await store.ensureBucket(bucket);
     }, 120_000);
     afterAll(async () => {
