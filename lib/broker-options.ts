@@ -1,9 +1,10 @@
 import { hostname } from "node:os";
 import { type BrokerOptions, Errors } from "moleculer";
 import { accessMiddleware } from "./access.middleware.ts";
-import type { Config } from "./config.ts";
+import { type Config, secretsOf } from "./config.ts";
 import { AppError, asAppError } from "./errors.ts";
 import { natsOptions } from "./nats-options.ts";
+import { JsonLogger } from "./telemetry/json-logs.ts";
 
 /** Errors of ours come back from other nodes as what they were. */
 class ErrorRegenerator extends Errors.Regenerator {
@@ -23,7 +24,20 @@ function transporterOf(config: Config): BrokerOptions["transporter"] {
   return { type: "NATS", options } as unknown as BrokerOptions["transporter"];
 }
 
-const nodeName = (config: Config) => config.NODE_ID ?? `${hostname()}-${process.pid}`;
+/** Name of the node with this configuration in the mesh. */
+export const nodeName = (config: Config): string =>
+  config.NODE_ID ?? `${hostname()}-${process.pid}`;
+
+/** Lines for people, or one JSON object each for machines. */
+function loggerOf(config: Config): BrokerOptions["logger"] {
+  if (config.LOG_FORMAT === "json")
+    return new JsonLogger({
+      level: config.LOG_LEVEL,
+      secrets: secretsOf(config),
+    }) as unknown as BrokerOptions["logger"];
+  const options = { formatter: "short", colors: process.stdout.isTTY ?? false };
+  return { type: "Console", options };
+}
 
 /** Moleculer's options for a node with this configuration. A fresh object each time: the broker changes it. */
 export function brokerOptions(config: Config, over: Partial<BrokerOptions> = {}): BrokerOptions {
@@ -31,10 +45,7 @@ export function brokerOptions(config: Config, over: Partial<BrokerOptions> = {})
     namespace: "reelmesh",
     nodeID: nodeName(config),
     transporter: transporterOf(config),
-    logger: {
-      type: "Console",
-      options: { formatter: "short", colors: process.stdout.isTTY ?? false },
-    },
+    logger: loggerOf(config),
     logLevel: config.LOG_LEVEL,
     // A call that timed out may still be running: only the caller knows whether it may be repeated.
     retryPolicy: { enabled: false },

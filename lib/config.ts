@@ -52,6 +52,11 @@ const settings = {
     about:
       "Address under which clients reach the gateway, for links in answers; default http://HOST:PORT",
   },
+  INTERNAL_URL: {
+    schema: url(["http:", "https:"]).optional(),
+    about:
+      "Address under which the product's own nodes reach a gateway, for media on its way to and from compose nodes; default: PUBLIC_URL, else a gateway that the mesh knows",
+  },
   DATA_DIR: {
     schema: z
       .string()
@@ -136,6 +141,10 @@ const settings = {
     schema: z.enum(["path", "virtual"]).default("path"),
     about: "Where the bucket's name stands in requests to S3_ENDPOINT: in the path or in the host",
   },
+  S3_PUBLIC_ENDPOINT: {
+    schema: url(["http:", "https:"]).optional(),
+    about: "Address under which clients reach S3_ENDPOINT, for links; default: S3_ENDPOINT",
+  },
   OSS_ACCESSKEY_ID: {
     schema: z.string().min(1).optional(),
     about: "Access key id of the object storage",
@@ -191,6 +200,11 @@ const settings = {
     schema: whole(0, 10_000_000).default(6_000),
     about: "Requests that one client may send in a minute; 0 sets no limit",
   },
+  HEALTH_PORT: {
+    schema: whole(0, 65535).default(0),
+    about:
+      "Port on HOST for /healthz, /readyz and /metrics alone, for nodes without gateway; 0 opens none",
+  },
   METRICS: {
     schema: z.enum(["on", "off"]).default("on"),
     about: "Whether /metrics answers and numbers are collected",
@@ -206,7 +220,7 @@ const settings = {
   },
   OTEL_TRACES_SAMPLER_ARG: {
     schema: z.coerce.number().min(0).max(1).default(1),
-    about: "Share of requests that is traced, 0 to 1",
+    about: "Share of requests that is traced, 0 to 1; at most 50 a second on each gateway",
   },
   LOG_FORMAT: {
     schema: z.enum(["text", "json"]).default("text"),
@@ -346,6 +360,13 @@ export function loadConfig(
   if (fresh.length > 0) writeSecrets(dataDir, kept);
   return { config: Object.freeze(values) as unknown as Config, sources, fresh };
 }
+
+/** The secrets that this node knows: what must not appear where people read. */
+export const secretsOf = (config: Config): string[] =>
+  (Object.entries(settings) as [SettingName, Setting][])
+    .filter(([, setting]) => setting.secret)
+    .map(([name]) => config[name])
+    .filter((value): value is string => typeof value === "string" && value.length > 0);
 
 /** One line per setting for people: what is in force and where it came from; secrets masked. */
 export function describeConfig({ config, sources }: LoadedConfig) {

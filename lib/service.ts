@@ -36,6 +36,8 @@ export interface CallOptions {
   /** Milliseconds; 0 waits for ever. */
   timeout?: number;
   meta?: Partial<Meta>;
+  /** For the called action only; not merged back, unlike meta. */
+  headers?: Record<string, string>;
   stream?: NodeJS.ReadableStream;
   parentCtx?: Context;
 }
@@ -89,6 +91,8 @@ export interface ServiceImplementation<C extends ServiceContract, S> {
 
 export interface ServiceDefinition<C extends ServiceContract = ServiceContract> {
   contract: C;
+  /** Further contracts whose services it hosts on one of its nodes. */
+  hosts?: readonly ServiceContract[];
   schema: (env: NodeEnv) => ServiceSchema;
 }
 

@@ -1,13 +1,19 @@
 import { type BrokerOptions, ServiceBroker } from "moleculer";
-import { brokerOptions } from "../lib/broker-options.ts";
+import { brokerOptions, nodeName } from "../lib/broker-options.ts";
 import type { Config } from "../lib/config.ts";
 import { lockDataDir } from "../lib/data-lock.ts";
+import { leaderCallMiddleware } from "../lib/leader-call.middleware.ts";
 import { leaveMeshPlace, loopbackOptions } from "../lib/loopback-mesh.ts";
 import { soleHostMiddleware } from "../lib/sole-host.middleware.ts";
+import { openTelemetry } from "../lib/telemetry/node-telemetry.ts";
+import { telemetryMiddleware } from "../lib/telemetry/telemetry.middleware.ts";
 import { catalogue } from "./catalogue.ts";
+import { contracts } from "./contracts.ts";
 import { EdgeServer } from "./gateway/edge-server.ts";
 import { gatewaySchema } from "./gateway/gateway.service.ts";
+import { openHealthListener } from "./health/health-listener.ts";
 import { progressListeners } from "./mcp/call-signals.ts";
+import { schedulerConfig } from "./scheduler/config.ts";
 
 export interface RunningNode {
   broker: ServiceBroker;
@@ -46,12 +52,22 @@ export async function startNode(config: Config, options: NodeOptions = {}): Prom
     // The address before the stores: a taken port is known at once.
     const edge = config.SERVICES.includes("gateway") ? await EdgeServer.listen(config) : undefined;
     const loopback = options.joinable === true && config.TRANSPORTER === undefined;
+    const nodeId = nodeName(config);
+    const telemetry = await openTelemetry(config, nodeId);
+    ends.push(() => telemetry.close());
     const chosen = brokerOptions(config, {
       ...(loopback ? loopbackOptions(config.MESH_KEY) : {}),
       ...options.broker,
     });
     if (config.TRANSPORTER !== undefined) chosen.middlewares?.push(soleHostMiddleware(config));
+    const bindLogs = config.LOG_FORMAT === "json";
+    if (telemetry.metrics || telemetry.tracing || bindLogs)
+      chosen.middlewares?.push(telemetryMiddleware(telemetry, { bindLogs }));
+    chosen.middlewares?.push(leaderCallMiddleware(contracts, schedulerConfig.failoverWaitMs));
     const broker = new ServiceBroker(chosen);
+    telemetry.warnTo((text) => broker.logger.warn(text));
+    const health = config.HEALTH_PORT > 0 ? await openHealthListener(config, broker) : undefined;
+    if (health) ends.push(() => health.close());
     ends.push(() => broker.stop());
     // The edge ends before the broker: what is open there would keep its action, and so the broker, waiting.
     if (edge) ends.push(() => edge.close());
@@ -64,6 +80,7 @@ export async function startNode(config: Config, options: NodeOptions = {}): Prom
     if (edge) broker.createService(gatewaySchema({ config }, edge));
     // From the start: another node must know of the listener before a tool there reports its progress.
     if (edge) progressListeners(broker);
+    if (health) ends.push(() => health.stopping());
     await broker.start();
     if (loopback) ends.push(leaveMeshPlace(config.DATA_DIR, broker));
     return {

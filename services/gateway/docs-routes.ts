@@ -145,15 +145,5 @@ export function docsRoutes(document: () => unknown): RawRoute[] {
         } else throw new AppError("ROUTE_NOT_FOUND", { method: "GET", path: `/docs/${name}` });
       },
     },
-    {
-      method: "GET",
-      path: "/healthz",
-      access: "public",
-      summary: "200 while the gateway serves",
-      handle(_req, res) {
-        res.writeHead(200, { "Content-Type": "application/json; charset=utf-8" });
-        res.end('{"status":"ok"}');
-      },
-    },
   ];
 }

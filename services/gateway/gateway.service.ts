@@ -3,6 +3,8 @@ import type { Logger, Service, ServiceSchema } from "moleculer";
 import ApiGateway from "moleculer-web";
 import { routesOf } from "../../lib/contract.ts";
 import type { NodeEnv } from "../../lib/service.ts";
+import type { Metrics } from "../../lib/telemetry/metrics.ts";
+import { telemetryOf } from "../../lib/telemetry/node-telemetry.ts";
 import { contracts } from "../contracts.ts";
 import { failure } from "./answer.ts";
 import { docsRoutes } from "./docs-routes.ts";
@@ -12,7 +14,7 @@ import { openApiDocument } from "./openapi.ts";
 import type { RawRoute } from "./raw-route.ts";
 import { rawRoutes } from "./raw-routes.ts";
 import { type EdgeRequest, pathOf, RequestPipeline } from "./request-pipeline.ts";
-import { formOf, Router, type Target } from "./router.ts";
+import { formOf, patternOf, Router, type Target } from "./router.ts";
 
 type Gateway = Service & { routes: unknown[]; pipeline: RequestPipeline };
 
@@ -35,14 +37,25 @@ function cleanHeaders(req: IncomingMessage): void {
   delete req.headers["x-correlation-id"];
 }
 
-/** One line an answer at level info. The path only: queries carry signatures. */
-function logAnswer(logger: Logger, req: IncomingMessage, res: ServerResponse): void {
+/** Counts each answer, and writes one line of it at level info. The path only: queries carry signatures. */
+function watchAnswer(
+  {
+    logger,
+    metrics,
+    isLogged,
+  }: { logger: Logger; metrics: Metrics | undefined; isLogged: boolean },
+  req: IncomingMessage,
+  res: ServerResponse,
+): void {
   const startedAt = performance.now();
-  const line = `${req.method} ${pathOf(req.url ?? "/")}`;
+  const { url = "/", method = "" } = req;
   res.once("close", () => {
-    const ms = Math.round(performance.now() - startedAt);
+    const ms = performance.now() - startedAt;
+    const status = res.writableFinished ? res.statusCode : 0;
+    metrics?.request(method, patternOf((req as EdgeRequest).$target), status, ms / 1000);
+    if (!isLogged) return;
     const id = res.getHeader("x-request-id") ?? "-";
-    logger.info(`${line} ${res.writableFinished ? res.statusCode : "cut"} ${ms} ms ${id}`);
+    logger.info(`${method} ${pathOf(url)} ${status || "cut"} ${Math.round(ms)} ms ${id}`);
   });
 }
 
@@ -108,10 +121,13 @@ export function gatewaySchema({ config }: NodeEnv, given?: EdgeServer): ServiceS
       edge ??= await EdgeServer.listen(config);
       const { broker, logger } = this;
       this.pipeline = new RequestPipeline({ config, router, edge, broker, logger });
+      const { metrics } = telemetryOf(config);
+      const isLogged = ["info", "debug", "trace"].includes(config.LOG_LEVEL);
+      const watch = { logger, metrics, isLogged };
       await clearSpool(config.DATA_DIR);
       edge.serve((req, res) => {
         cleanHeaders(req);
-        logAnswer(logger, req, res);
+        watchAnswer(watch, req, res);
         if (req.method === "OPTIONS") {
           const allowed = router.allowed(pathOf(req.url ?? "/"));
           res.writeHead(allowed.length > 0 ? 204 : 404, { Allow: allowed.join(", ") });

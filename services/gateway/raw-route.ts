@@ -34,6 +34,8 @@ export interface RawRoute {
   /** `{name}` takes one part; `{name*}`, at the end, takes the rest, slashes included. */
   path: `/${string}`;
   access: "public" | readonly Realm[];
+  /** It looks by itself at who asks: no token is checked and no limit counts it, so that probes need no other node. */
+  selfGuarded?: boolean;
   /** One line for the API documentation. */
   summary: string;
   /** Form of error answers; "plain" unless told. */

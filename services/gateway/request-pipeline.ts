@@ -6,6 +6,8 @@ import type { Config } from "../../lib/config.ts";
 import type { Actor, Realm, Route } from "../../lib/contract.ts";
 import { AppError } from "../../lib/errors.ts";
 import { type Meta, systemCall, type TypedCall } from "../../lib/service.ts";
+import { telemetryOf } from "../../lib/telemetry/node-telemetry.ts";
+import { traceCallsOf, traceparentOf } from "../../lib/telemetry/telemetry.middleware.ts";
 import { languageOf, success } from "./answer.ts";
 import { coerceQuery } from "./coerce-query.ts";
 import type { EdgeServer } from "./edge-server.ts";
@@ -13,7 +15,7 @@ import { spoolForm } from "./multipart.ts";
 import type { RawExchange, RawRoute } from "./raw-route.ts";
 import { contentTypeOf, isJson, readBody } from "./request-body.ts";
 import { fieldsOf } from "./request-fields.ts";
-import type { Router, Target } from "./router.ts";
+import { patternOf, type Router, type Target } from "./router.ts";
 
 /** What moleculer-web hangs on a request on its way. */
 export type EdgeRequest = IncomingMessage & {
@@ -61,7 +63,8 @@ export class RequestPipeline {
     meta.clientAddress = req.socket.remoteAddress;
     meta.baseUrl = this.#baseUrl(req);
     meta["idempotencyKey"] = req.headers["idempotency-key"]?.toString();
-    const actor = await this.#identify(req);
+    this.#trace(req, res, target);
+    const actor = target.raw?.selfGuarded ? undefined : await this.#identify(req);
     meta.actor = actor;
     if (target.raw) return this.#handleRaw(req, res, target.raw, actor);
     const { spec } = target;
@@ -72,12 +75,37 @@ export class RequestPipeline {
     success(spec.contract, req, res, await req.$ctx.call(spec.action, params));
   }
 
+  /** Begins the request's span, where one is recorded; what the request calls hangs under it. */
+  #trace(req: EdgeRequest, res: ServerResponse, target: Target): void {
+    const { tracing } = telemetryOf(this.#parts.config);
+    if (!tracing || target.raw?.selfGuarded) return;
+    const parent = tracing.admit(req.headers["traceparent"]);
+    if (parent === undefined) return;
+    const route = patternOf(target);
+    const span = tracing.begin({
+      name: `${req.method} ${route}`,
+      parent: parent === "new" ? undefined : parent,
+      kind: "server",
+      attributes: { "http.request.method": req.method, "http.route": route },
+    });
+    traceCallsOf(req.$ctx, span);
+    res.once("close", () => {
+      span.set({ "http.response.status_code": res.statusCode });
+      span.end(res.writableFinished && res.statusCode < 500 ? undefined : new Error("no answer"));
+    });
+  }
+
   /** A token that nobody knows is refused even where anonymous clients are served. */
   async #identify(req: EdgeRequest): Promise<Actor | undefined> {
     const token = bearer(req);
     if (token === undefined) return undefined;
     // Not through the request's own context: its meta would be merged back, and with it the system's identity.
-    const actor = await systemCall(this.#parts.broker)("auth.verify", { token });
+    const traceparent = traceparentOf(req.$ctx);
+    const actor = await systemCall(this.#parts.broker)(
+      "auth.verify",
+      { token },
+      traceparent === undefined ? undefined : { headers: { traceparent } },
+    );
     if (!actor)
       throw new AppError("UNAUTHENTICATED", {
         reason: { en: "the bearer token is not valid", zh: "令牌无效或已过期" },

@@ -15,6 +15,10 @@ export interface Match {
 const served = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] as const;
 const REST = /\{(\w+)\*\}$/;
 
+/** The route as it was declared, never a path of a request: what numbers and spans are counted under. */
+export const patternOf = (target: Target | undefined): string =>
+  target?.spec?.path ?? target?.raw?.path ?? "(none)";
+
 export const formOf = (target: Target | undefined): ActionContract["form"] =>
   target?.spec ? target.spec.contract.form : target?.raw ? (target.raw.form ?? "plain") : undefined;
 
