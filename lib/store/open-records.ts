@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import type { Config } from "../config.ts";
-import { AppError } from "../errors.ts";
+import { dependenciesOf } from "../dependency-state.ts";
+import { MongoRecordStore } from "./mongo-record-store.ts";
 import type { Collection, Doc, RecordStore } from "./record-store.ts";
 import { SqliteRecordStore } from "./sqlite-record-store.ts";
 
@@ -19,28 +20,35 @@ export const recordsFile = (config: Pick<Config, "DATA_DIR">) =>
 const declarationOf = ({ migrations, ...rest }: Collection) =>
   JSON.stringify({ ...rest, migrations: Object.keys(migrations) });
 
+type Place = Pick<Config, "DATA_DIR"> & Partial<Pick<Config, "MONGO_URL">>;
+
+const openStore = (config: Place, collection: Collection): Promise<RecordStore> =>
+  config.MONGO_URL === undefined
+    ? SqliteRecordStore.open(collection, { path: recordsFile(config) })
+    : MongoRecordStore.open(collection, {
+        url: config.MONGO_URL,
+        reporter: dependenciesOf(config).declare("mongodb", {
+          degrades: "Records cannot be read or written.",
+          essential: true,
+        }),
+      });
+
 /**
- * Opens a collection where the configuration says that records live. Services of one process that open the same
- * collection share one store; each closes its own handle.
- * @throws AppError NOT_CONFIGURED when the configuration names a store that this version cannot use.
+ * Opens a collection where the configuration says that records live: in MongoDB with MONGO_URL, else in SQLite.
+ * Services of one process that open the same collection share one store; each closes its own handle.
+ * @throws ConfigError in one sentence when MONGO_URL cannot be used.
  */
 export async function openRecords<D extends Doc = Doc>(
-  config: Pick<Config, "DATA_DIR"> & Partial<Pick<Config, "MONGO_URL">>,
+  config: Place,
   collection: Collection,
 ): Promise<RecordStore<D>> {
-  if (config.MONGO_URL)
-    throw new AppError("NOT_CONFIGURED", {
-      what: "MONGO_URL",
-      fix: "records in MongoDB are not supported by this version; leave MONGO_URL empty to keep them in DATA_DIR",
-    });
-  const path = recordsFile(config);
-  const key = `${path}\n${collection.name}`;
+  const key = `${config.MONGO_URL ?? recordsFile(config)}\n${collection.name}`;
   const declaration = declarationOf(collection);
   let entry = shared.get(key);
   if (entry && entry.declaration !== declaration)
     throw new Error(`The collection ${collection.name} is declared in two different ways`);
   if (!entry) {
-    entry = { users: 0, declaration, store: SqliteRecordStore.open(collection, { path }) };
+    entry = { users: 0, declaration, store: openStore(config, collection) };
     shared.set(key, entry);
   }
   entry.users += 1;

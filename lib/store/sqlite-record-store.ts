@@ -5,6 +5,8 @@ import {
   releaseDatabase,
   type Statement,
 } from "../sqlite/database.ts";
+import { ChangeQueue } from "./change-queue.ts";
+import { contentOf } from "./record-content.ts";
 import { idMaker } from "./record-id.ts";
 import { parseFilter, parseSort, parseWindow } from "./record-query.ts";
 import {
@@ -13,7 +15,6 @@ import {
   type Filter,
   type ListQuery,
   limits,
-  metaFields,
   type Patch,
   type PatchFrom,
   type RecordStore,
@@ -48,8 +49,7 @@ export class SqliteRecordStore<D extends Doc = Doc> implements RecordStore<D> {
   readonly #table: string;
   readonly #now: () => number;
   readonly #nextId = idMaker();
-  /** The last change under way of each record: changes of one record go one after the other. */
-  readonly #changing = new Map<string, Promise<unknown>>();
+  readonly #changes = new ChangeQueue();
   #closed: Promise<void> | undefined;
 
   private constructor(collection: Collection, db: Database, options: SqliteRecordStoreOptions) {
@@ -118,7 +118,7 @@ export class SqliteRecordStore<D extends Doc = Doc> implements RecordStore<D> {
       });
     const now = this.#now();
     const made = docs.map((input) => {
-      const { content, text } = this.#encode(input);
+      const { content, text } = contentOf(this.collection, input);
       const id = input.id ?? this.#nextId(now);
       const record = { ...content, id, version: 1, createdAt: now, updatedAt: now };
       return { record: record as unknown as StoredRecord<D>, content, text };
@@ -147,17 +147,7 @@ export class SqliteRecordStore<D extends Doc = Doc> implements RecordStore<D> {
     expectedVersion: number | undefined,
     patch: Patch | PatchFrom<D>,
   ): Promise<StoredRecord<D>> {
-    const before = this.#changing.get(id) ?? Promise.resolve();
-    const change = before.then(
-      () => this.#update(id, expectedVersion, patch),
-      () => this.#update(id, expectedVersion, patch),
-    );
-    this.#changing.set(id, change);
-    const forget = () => {
-      if (this.#changing.get(id) === change) this.#changing.delete(id);
-    };
-    change.then(forget, forget);
-    return change;
+    return this.#changes.run(id, () => this.#update(id, expectedVersion, patch));
   }
 
   async removeMany(ids: readonly string[]): Promise<string[]> {
@@ -203,9 +193,7 @@ export class SqliteRecordStore<D extends Doc = Doc> implements RecordStore<D> {
   }
 
   close(): Promise<void> {
-    this.#closed ??= Promise.allSettled(this.#changing.values()).then(() =>
-      releaseDatabase(this.#path),
-    );
+    this.#closed ??= this.#changes.settled().then(() => releaseDatabase(this.#path));
     return this.#closed;
   }
 
@@ -226,7 +214,7 @@ export class SqliteRecordStore<D extends Doc = Doc> implements RecordStore<D> {
       const set = Object.fromEntries(
         Object.entries(changes).filter(([, value]) => value !== undefined),
       );
-      const { content, text } = this.#encode({ ...current, ...set });
+      const { content, text } = contentOf(this.collection, { ...current, ...set });
       const now = Math.max(this.#now(), row.updated_at);
       const version = row.version + 1;
       const { ok } = await this.#db.write([
@@ -256,20 +244,6 @@ export class SqliteRecordStore<D extends Doc = Doc> implements RecordStore<D> {
       `SELECT count(*) AS n FROM ${this.#table} WHERE ${where.text}`,
       where.params as never[],
     )!.n;
-  }
-
-  /** What is stored of a document: no fields of the envelope, no nulls at the top, not too large. */
-  #encode(doc: Doc): { content: Doc; text: string } {
-    const content = Object.fromEntries(
-      Object.entries(doc).filter(
-        ([field, value]) =>
-          value !== undefined && value !== null && !Object.hasOwn(metaFields, field),
-      ),
-    );
-    const text = JSON.stringify(content);
-    if (Buffer.byteLength(text) > limits.recordBytesMax)
-      throw new AppError("PAYLOAD_TOO_LARGE", { limit: `${limits.recordBytesMax} bytes a record` });
-    return { content: JSON.parse(text) as Doc, text };
   }
 
   #record(row: Row): StoredRecord<D> {

@@ -1,6 +1,6 @@
 import type { Database, Statement } from "../sqlite/database.ts";
+import { contentOf, migrated, tokensAt } from "./record-content.ts";
 import { type Collection, type Doc, limits } from "./record-store.ts";
-import { tokensOf } from "./search-text.ts";
 import { indexesOf, recordTable, searchTable } from "./sqlite-query.ts";
 
 interface Known {
@@ -18,16 +18,6 @@ interface Row {
 
 const columnNames = (collection: Collection) => collection.search.map((_, n) => `c${n}`);
 
-const valueAt = (doc: Doc, path: string): unknown =>
-  path.split(".").reduce<unknown>((value, part) => (value as Doc | null | undefined)?.[part], doc);
-
-const textAt = (doc: Doc, path: string): string => {
-  const value = valueAt(doc, path);
-  return tokensOf(
-    typeof value === "string" ? value : Array.isArray(value) ? value.join(" ") : "",
-  ).join(" ");
-};
-
 /** Puts a record's text into the index; the record's row must exist when it runs. */
 export function indexTextStatements(collection: Collection, id: string, doc: Doc): Statement[] {
   if (collection.search.length === 0) return [];
@@ -35,7 +25,7 @@ export function indexTextStatements(collection: Collection, id: string, doc: Doc
   return [
     {
       sql: `INSERT OR REPLACE INTO ${searchTable(collection)} (rowid, ${names.join(", ")}) SELECT seq, ${names.map(() => "?").join(", ")} FROM ${recordTable(collection)} WHERE id = ?`,
-      params: [...collection.search.map((field) => textAt(doc, field)), id],
+      params: [...collection.search.map((field) => tokensAt(doc, field).join(" ")), id],
     },
   ];
 }
@@ -81,35 +71,30 @@ export async function prepareCollection(db: Database, collection: Collection): P
       params: [collection.name, collection.schemaVersion],
     },
   ]);
-  const migrated = await migrateDocuments(db, collection);
+  const changed = await migrateDocuments(db, collection);
   await matchIndexes(db, collection);
-  await matchSearch(db, collection, migrated ? null : (known?.search_fields ?? null));
+  await matchSearch(db, collection, changed ? null : (known?.search_fields ?? null));
 }
 
 async function migrateDocuments(db: Database, collection: Collection): Promise<boolean> {
   if (collection.schemaVersion === 1) return false;
   const table = recordTable(collection);
   let after = 0;
-  let migrated = false;
+  let changed = false;
   while (true) {
     const rows = db.all<Row>(
       `SELECT seq, version, schema_version, doc FROM ${table} WHERE seq > ? AND schema_version < ? ORDER BY seq LIMIT ${limits.batchRows}`,
       [after, collection.schemaVersion],
     );
-    if (rows.length === 0) return migrated;
-    migrated = true;
+    if (rows.length === 0) return changed;
+    changed = true;
     after = rows.at(-1)!.seq;
     const results = await Promise.all(
       rows.map((row) =>
         db.write([
           {
             sql: `UPDATE ${table} SET doc = ?, version = version + 1, schema_version = ? WHERE seq = ? AND version = ?`,
-            params: [
-              JSON.stringify(migrateDoc(collection, row)),
-              collection.schemaVersion,
-              row.seq,
-              row.version,
-            ],
+            params: [migratedText(collection, row), collection.schemaVersion, row.seq, row.version],
             mustChange: 1,
           },
         ]),
@@ -121,12 +106,8 @@ async function migrateDocuments(db: Database, collection: Collection): Promise<b
   }
 }
 
-function migrateDoc(collection: Collection, row: Row): Doc {
-  let doc = JSON.parse(row.doc) as Doc;
-  for (let version = row.schema_version + 1; version <= collection.schemaVersion; version += 1)
-    doc = collection.migrations[version]!(doc);
-  return doc;
-}
+const migratedText = (collection: Collection, row: Row): string =>
+  contentOf(collection, migrated(collection, JSON.parse(row.doc) as Doc, row.schema_version)).text;
 
 async function matchIndexes(db: Database, collection: Collection): Promise<void> {
   const wanted = indexesOf(collection);

@@ -98,15 +98,6 @@ describe("collections", () => {
     ]);
   });
 
-  test("MONGO_URL is refused with what to do, and not silently ignored", async () => {
-    await expect(
-      openRecords({ DATA_DIR: dir, MONGO_URL: "mongodb://db.example/x" }, clips),
-    ).rejects.toMatchObject({
-      type: "NOT_CONFIGURED",
-      message: expect.stringContaining("MONGO_URL"),
-    });
-  });
-
   test.each([
     [{ name: "Bad Name" }, /no collection name/],
     [{ name: "ok", filters: { "a b": "text" as const } }, /cannot be used as a field/],
