@@ -10,7 +10,7 @@ import { loadConfig } from "../lib/config.ts";
 import { systemCall } from "../lib/service.ts";
 import { composeService } from "../services/compose/compose.service.ts";
 import { noopExecutor } from "../services/compose/noop.executor.ts";
-import { schedulerService } from "../services/scheduler/scheduler.service.ts";
+import { schedulerElectionService } from "../services/scheduler/scheduler-election.service.ts";
 import { storageService } from "../services/storage/storage.service.ts";
 import type { Contestant, Load, Started } from "./jobs-measure.ts";
 
@@ -38,7 +38,7 @@ function schedulerBroker(dataDir: string, slots: number, listeners: Listeners) {
     },
   });
   const broker = new ServiceBroker(options);
-  broker.createService(schedulerService.schema({ config }));
+  broker.createService(schedulerElectionService.schema({ config }));
   return { broker, config };
 }
 

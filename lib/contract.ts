@@ -78,6 +78,8 @@ export interface ServiceContract<
   name: N;
   /** Heading in the API documentation. */
   about: string;
+  /** Hosted by one node at a time, the elected leader; callers wait for one (lib/leader-call.middleware.ts). */
+  leaderHosted?: boolean;
   actions: A;
 }
 

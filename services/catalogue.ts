@@ -11,7 +11,7 @@ import { composeService } from "./compose/compose.service.ts";
 import { homeService } from "./gateway/home.service.ts";
 import { agentToolsService } from "./mcp/agent-tools.service.ts";
 import { mcpService } from "./mcp/mcp.service.ts";
-import { schedulerService } from "./scheduler/scheduler.service.ts";
+import { schedulerElectionService } from "./scheduler/scheduler-election.service.ts";
 import { cloudFilesService } from "./storage/cloud-files.service.ts";
 import { storageService } from "./storage/storage.service.ts";
 
@@ -31,7 +31,7 @@ export const catalogue: Record<Exclude<Role, "gateway">, readonly ServiceDefinit
     dubbingService as unknown as ServiceDefinition,
     plannerService as unknown as ServiceDefinition,
   ],
-  scheduler: [schedulerService as unknown as ServiceDefinition],
+  scheduler: [schedulerElectionService],
   compose: [composeService as unknown as ServiceDefinition],
   fleet: [],
   publish: [],

@@ -11,6 +11,7 @@ import { homeContract } from "./gateway/home.contract.ts";
 import { agentToolsContract } from "./mcp/agent-tools.contract.ts";
 import { mcpContract } from "./mcp/mcp.contract.ts";
 import { schedulerContract } from "./scheduler/scheduler.contract.ts";
+import { schedulerElectionContract } from "./scheduler/scheduler-election.contract.ts";
 import { cloudFilesContract } from "./storage/cloud-files.contract.ts";
 import { storageContract } from "./storage/storage.contract.ts";
 
@@ -19,6 +20,7 @@ export const contracts = [
   authContract,
   homeContract,
   schedulerContract,
+  schedulerElectionContract,
   composeContract,
   storageContract,
   cloudFilesContract,

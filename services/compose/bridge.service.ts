@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import type { z } from "zod";
 import { AppError, asAppError } from "../../lib/errors.ts";
 import { restoreUrls } from "../../lib/restore-urls.ts";
@@ -60,16 +61,18 @@ async function submit(
   const { priority, idempotency_key, run_id: runId } = ctx.params;
   if (runId !== undefined) await checkRun(ctx, runId);
   await checkSources(namedSources(payload), config, ctx.call);
+  const key = idempotency_key ?? (ctx.meta["idempotencyKey"] as string | undefined);
   const job = await ctx.call("scheduler.submit", {
     kind,
     payload,
     owner: ownerOf(ctx.meta.actor),
     priority,
-    idempotencyKey: idempotency_key ?? (ctx.meta["idempotencyKey"] as string | undefined),
+    // Always one: only then may a call whose answer was lost with a leader be repeated.
+    idempotencyKey: key ?? randomUUID(),
     onSettled: runId === undefined ? undefined : { action: "agent.run.settle", params: { runId } },
   });
   if (runId !== undefined) await attachRun(ctx, runId, job);
-  return { job_id: job.id, status: job.state, repeated: job.repeated };
+  return { job_id: job.id, status: job.state, repeated: key !== undefined && job.repeated };
 }
 
 /** The task without what is said beside it. */

@@ -19,6 +19,14 @@ export const SchedulerConfig = z.strictObject({
   nodeForgetMs: ms(10_000, 86_400_000, 600_000),
   /** Waiting lifts a job by one point of priority each time this much has passed. */
   agePointMs: ms(100, 3_600_000, 10_000),
+  /** Standbys take over from a leader that has not renewed for this long; renewals and looks follow from it. */
+  leaderLeaseMs: ms(1_000, 60_000, 6_000),
+  /** Callers who find no leader wait for one at most this long. */
+  failoverWaitMs: ms(0, 120_000, 10_000),
+  /** Calls that are under way when a term ends have this long to end. */
+  termEndMs: ms(10, 10_000, 1_000),
+  /** How often the leader looks for jobs that an earlier one has stored after the take-over. */
+  straysMs: ms(100, 60_000, 5_000),
   /** Longest delay between two attempts. */
   backoffMsMax: ms(1_000, 86_400_000, 600_000),
   /** Jobs that may wait; one more is refused with QUEUE_FULL. */
@@ -48,3 +56,28 @@ export const schedulerConfig: SchedulerConfig = SchedulerConfig.parse({});
 
 /** Lines of one job's log: the newest this many are kept whole, and older warnings and errors up to twice as many. */
 export const logLinesMax = 2_000;
+
+/** Limits of the links to bridges outside the mesh. */
+export const BridgeLimits = z.strictObject({
+  /** Pause between two looks at a bridge that has work; how late its end may be noticed. */
+  busyMs: ms(100, 5_000, 1_000),
+  /** The same for one that has none; within `nodeFreshMs`, or it gets no work. */
+  idleMs: ms(100, 10_000, 5_000),
+  /** An answered question is followed by a look after this time: often there is another. */
+  afterAnswerMs: ms(1, 1_000, 20),
+  /** First and longest pause after a look that failed. */
+  retryMsMin: ms(10, 10_000, 500),
+  retryMsMax: ms(100, 60_000, 5_000),
+  /** Answer time of a bridge; two of them must fit between two renewals of a lease. */
+  callMs: ms(100, 10_000, 2_500),
+  /** Time for an order, which may carry a long task. */
+  orderMs: ms(100, 60_000, 5_000),
+  /** Largest answer that is read, in bytes. */
+  answerBytesMax: z.int().min(10_000).max(100_000_000).default(8_388_608),
+  /** Links to inputs last this many seconds. */
+  inputLinkSeconds: z.int().min(60).max(604_800).default(14_400),
+  /** Links that are asked of the storage at the same time. */
+  linksAtOnce: z.int().min(1).max(100).default(8),
+});
+export type BridgeLimits = z.output<typeof BridgeLimits>;
+export const bridgeLimits: BridgeLimits = BridgeLimits.parse({});

@@ -20,6 +20,8 @@ export interface ActorPorts {
   moved(before: Job | undefined, after: Job, effects: readonly Effect[]): void;
   /** A job that was to be stored turned out not to be. */
   gone(id: string): void;
+  /** A job is to be read again: there is work for `resync`. */
+  rearm(): void;
   /** Written in the same commit as the state that caused it. */
   settled(entry: OutboxEntry): void;
   /** The state machine, if it is not the real one. */
@@ -113,6 +115,8 @@ export class JobActors {
       return { stored, job };
     }
     if (!current) throw new AppError("UNAVAILABLE", { reason: "the job could not be stored" });
+    // A write that nobody heard of again has come through: the job is there, and nobody here knows of it.
+    if (!isEnded(current.state) && !this.#active.has(current.spec.id)) this.doubt(current.spec.id);
     return { stored, job: current };
   }
 
@@ -126,6 +130,12 @@ export class JobActors {
       if (asAppError(error)) throw error;
       throw new AppError("UNAVAILABLE", { reason: "the job store does not answer" }, error);
     }
+  }
+
+  /** What is remembered of this job may not be what is stored. */
+  doubt(id: string): void {
+    this.#unsure.add(id);
+    this.#ports.rearm();
   }
 
   /** Reads jobs again of which a write may or may not have happened. */
@@ -206,6 +216,8 @@ export class JobActors {
   #move(after: Job, effects: readonly Effect[]): void {
     const { id } = after.spec;
     const before = this.#active.get(id);
+    // An insertion may hear of its success later than others have moved the job on.
+    if (before && before.history.version > after.history.version) return;
     if (isEnded(after.state)) this.#active.delete(id);
     else this.#active.set(id, after);
     this.#ports.moved(before, after, effects);

@@ -61,6 +61,8 @@ export type ChangeResult =
  * (simulation), SQLite, MongoDB; all pass `test/support/job-store.suite.ts`.
  */
 export interface JobStore {
+  /** No other process can have this store open: whoever led before is gone, and nobody can take over. */
+  readonly exclusive?: boolean;
   change(change: JobChange): Promise<ChangeResult>;
   get(id: string): Promise<Job | undefined>;
   findByIdempotencyKey(owner: string, key: string): Promise<Job | undefined>;

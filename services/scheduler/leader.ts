@@ -44,11 +44,13 @@ export class Leader {
   readonly #outbox: OutboxSender;
   /** Jobs whose acceptance is being stored, for the bound of the queue. */
   #accepting = 0;
+  #straysAt: Ms;
   #closed = false;
 
   private constructor(ports: LeaderPorts, config: SchedulerConfig) {
     this.#ports = ports;
     this.#config = config;
+    this.#straysAt = ports.store.exclusive ? Number.POSITIVE_INFINITY : ports.now();
     this.#outbox = new OutboxSender(
       {
         store: ports.store,
@@ -71,6 +73,7 @@ export class Leader {
         deposed: () => this.#depose(),
         moved: (before, after, effects) => this.#dispatcher.moved(before, after, effects),
         gone: (id) => this.#dispatcher.unclaim(id),
+        rearm: () => ports.rearm?.(),
         settled: (entry) => this.#outbox.add(entry),
         step: ports.step,
       },
@@ -343,11 +346,20 @@ export class Leader {
   async tick(): Promise<void> {
     if (!this.#closed && !this.#ports.holdsLease()) this.#depose();
     if (this.#closed) return;
-    const work = [this.#outbox.tick(), this.#dispatcher.tick(this.#ports.now())];
+    const now = this.#ports.now();
+    const work = [this.#outbox.tick(), this.#dispatcher.tick(now)];
+    if (now >= this.#straysAt) work.push(this.#adoptStrays(now));
     if (this.#actors.hasUnsure()) work.push(this.#actors.resync());
     for (const result of await Promise.allSettled(work))
       if (result.status === "rejected") this.#ports.log("warn", `sweep: ${result.reason}`);
     this.#dispatcher.place();
+  }
+
+  /** An earlier leader's write may reach a store without transactions after the take-over. */
+  async #adoptStrays(now: Ms): Promise<void> {
+    this.#straysAt = now + this.#config.straysMs;
+    for (const { spec } of await this.#ports.store.strays(this.#ports.term))
+      this.#actors.doubt(spec.id);
   }
 
   /** When `tick` has something to do; nothing: it can sleep until somebody speaks. */
@@ -357,6 +369,7 @@ export class Leader {
       this.#dispatcher.nextWakeAt(),
       this.#outbox.nextAt(),
       this.#actors.hasUnsure() ? this.#ports.now() + this.#config.sweepMs : undefined,
+      Number.isFinite(this.#straysAt) ? this.#straysAt : undefined,
     ].filter((at) => at !== undefined);
     return times.length > 0 ? Math.min(...times) : undefined;
   }

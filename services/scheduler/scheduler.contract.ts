@@ -78,6 +78,7 @@ const access = ["admin"] as const;
 export const schedulerContract = defineContract({
   name: "scheduler",
   about: "Durable jobs",
+  leaderHosted: true,
   actions: {
     submit: action({
       summary: "Accept a job; it is on disk before the answer",

@@ -82,16 +82,19 @@ function lifeOf({ spec: _, ...life }: Job): string {
 export class SqliteJobStore implements JobStore {
   readonly #db: Database;
   readonly #release: () => Promise<void>;
+  readonly exclusive: boolean;
 
-  private constructor(db: Database, release: () => Promise<void>) {
+  private constructor(db: Database, exclusive: boolean, release: () => Promise<void>) {
     this.#db = db;
+    this.exclusive = exclusive;
     this.#release = release;
   }
 
-  static async open(path: string): Promise<SqliteJobStore> {
+  /** `exclusive`: the lock of the data directory keeps every other process out. */
+  static async open(path: string, { exclusive = false } = {}): Promise<SqliteJobStore> {
     const db = await acquireDatabase(path);
     await db.write(SCHEMA.map((sql) => ({ sql })));
-    return new SqliteJobStore(db, () => releaseDatabase(path));
+    return new SqliteJobStore(db, exclusive, () => releaseDatabase(path));
   }
 
   async change(change: JobChange): Promise<ChangeResult> {

@@ -50,7 +50,8 @@ const router = new Router(routesOf(contracts), rawRoutes);
 const hosted = new Set(
   Object.values(catalogue)
     .flat()
-    .flatMap(({ contract }) =>
+    .flatMap(({ contract, hosts = [] }) => [contract, ...hosts])
+    .flatMap((contract) =>
       Object.keys(contract.actions).map((action) => `${contract.name}.${action}`),
     ),
 );

@@ -6,7 +6,7 @@ import { ServiceBroker } from "moleculer";
 import { brokerOptions } from "../../lib/broker-options.ts";
 import { loadConfig } from "../../lib/config.ts";
 import { systemCall, type TypedCall } from "../../lib/service.ts";
-import { schedulerService } from "../../services/scheduler/scheduler.service.ts";
+import { schedulerElectionService } from "../../services/scheduler/scheduler-election.service.ts";
 import { until } from "../support/until.ts";
 
 interface Order {
@@ -74,7 +74,7 @@ let node: StubNode;
 async function start() {
   const { config } = loadConfig({ DATA_DIR: dir, LOG_LEVEL: "fatal", NODE_ID: "node-1" });
   broker = new ServiceBroker(brokerOptions(config));
-  broker.createService(schedulerService.schema({ config }));
+  broker.createService(schedulerElectionService.schema({ config }));
   node = new StubNode(broker);
   await broker.start();
   call = systemCall(broker);

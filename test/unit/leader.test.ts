@@ -11,6 +11,7 @@ type Outcome = "accepted" | "refused" | "silent";
 
 /** A store whose writes can fail, before or after they were carried out. */
 class FlakyStore extends MemoryJobStore {
+  exclusive = true;
   fault: "lost" | "full" | "answer-lost" | undefined;
 
   override async change(change: JobChange) {
