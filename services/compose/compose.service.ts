@@ -1,9 +1,9 @@
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { asAppError, errorMessage, errorTable } from "../../lib/errors.ts";
-import { type ActionName, implementService, type ServiceHost } from "../../lib/service.ts";
+import { implementService, type ServiceHost } from "../../lib/service.ts";
 import { newJobId } from "../scheduler/job-id.ts";
-import { meshHost } from "./attempt-host.ts";
+import { canCall, meshHost } from "./attempt-host.ts";
 import { composeContract } from "./compose.contract.ts";
 import { executionLimits, nodeLimits } from "./config.ts";
 import { runAttempt } from "./execution.ts";
@@ -37,18 +37,13 @@ function finalAnswer(error: unknown): ReportAnswer {
   return { invalid: { type, data, message: errorMessage(type, data) } };
 }
 
-const canCall = (host: ServiceHost, action: ActionName): boolean =>
-  (
-    host.broker.registry as unknown as { actions: { isAvailable(name: string): boolean } }
-  ).actions.isAvailable(action);
-
 /** Connects the agent to the mesh, the disk and the processes of this machine. */
 function portsOf(
   host: ServiceHost,
   identity: { node: string; boot: string; slots: number; kinds: string[] },
   state: NodeState,
 ): NodePorts {
-  const { DATA_DIR, OSS_BUCKET_NAME } = host.config;
+  const { DATA_DIR } = host.config;
   const { node, boot, slots, kinds } = identity;
   const { journal } = state;
   const attemptHost = meshHost(host, executionLimits);
@@ -76,9 +71,10 @@ function portsOf(
       await rm(workDirOf(DATA_DIR, entry), { recursive: true, force: true });
     },
     async discardOutput(key) {
-      const object = { bucket: OSS_BUCKET_NAME, prefix: outputPrefix(key) };
-      if (nothingStored.delete(object.prefix)) return;
-      await host.call("storage.removePrefix", object, { timeout });
+      const prefix = outputPrefix(key);
+      if (nothingStored.delete(prefix)) return;
+      const { bucket } = await host.call("storage.addresses", {}, { timeout });
+      await host.call("storage.removePrefix", { bucket, prefix }, { timeout });
     },
     async isCommitted({ jobId, attempt }) {
       try {

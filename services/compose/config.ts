@@ -38,8 +38,20 @@ export const ExecutionLimits = z.strictObject({
   logLineCharsMax: z.int().min(80).max(4_000).default(4_000),
   /** Answer time of the scheduler; shorter than a heartbeat, so that one lost answer costs one beat. */
   callMs: ms(100, 60_000, 4_000),
-  /** An attempt waits so long for the object storage, which may come up after its node. */
-  storageWaitMs: ms(0, 600_000, 20_000),
+  /** An attempt waits so long for the object storage without a byte moving; it may come up after its node. */
+  storageWaitMs: ms(0, 600_000, 60_000),
+  /** And for so many tries: one of a large output may take longer than that. */
+  transferTriesMin: z.int().min(1).max(100).default(3),
+  /** First and longest pause between two tries of a transfer. */
+  transferPauseMsMin: ms(1, 10_000, 50),
+  transferPauseMsMax: ms(1, 60_000, 5_000),
+  /** Validity of the link of one try; it has to be begun in that time, not to be ended. */
+  linkSeconds: z.int().min(1).max(86_400).default(900),
+  connectMs: ms(1, 60_000, 10_000),
+  /** Longest silence of a server that sends or takes an object. */
+  silenceMs: ms(1, 600_000, 30_000),
+  /** An upload that was sent whole when its attempt ended is given so long for its answer. */
+  settleMs: ms(0, 60_000, 5_000),
   /** Time for running work to be stopped and handed back when the node stops. */
   stopMsMax: ms(1_000, 60_000, 8_000),
   /** Time after that for the scheduler's answer. */
@@ -51,3 +63,24 @@ export const ExecutionLimits = z.strictObject({
 });
 export type ExecutionLimits = z.output<typeof ExecutionLimits>;
 export const executionLimits: ExecutionLimits = ExecutionLimits.parse({});
+
+/** Limits of a bridge outside the mesh. */
+export const StandaloneLimits = z.strictObject({
+  /** How often the node inside looks at the leases that the scheduler's polls have renewed. */
+  leaseLookMs: ms(100, 5_000, 1_000),
+  /** A renewal that was longer on its way than this is not believed: its answer may have been overtaken. */
+  renewalMsMax: ms(1_000, 60_000, 5_000),
+  /** Questions to the scheduler that may be open; more are refused. */
+  questionsMax: z.int().min(10).max(10_000).default(2_000),
+  /** Objects that one task may name. */
+  inputsMax: z.int().min(1).max(10_000).default(4_000),
+  slotsMax: z.int().min(1).max(1_024).default(64),
+  /** Time for the scheduler to hear of a stop in good order. */
+  handBackMsMax: ms(0, 60_000, 8_000),
+  /** Jobs of the plain bridge that may wait. */
+  plainPendingMax: z.int().min(1).max(100_000).default(1_000),
+  /** Ended jobs of the plain bridge are forgotten after this time. */
+  plainKeepMs: ms(60_000, 31_536_000_000, 7 * 86_400_000),
+});
+export type StandaloneLimits = z.output<typeof StandaloneLimits>;
+export const standaloneLimits: StandaloneLimits = StandaloneLimits.parse({});

@@ -1,15 +1,12 @@
 import { createHash } from "node:crypto";
-import { createReadStream, createWriteStream } from "node:fs";
-import { stat } from "node:fs/promises";
 import { join } from "node:path";
-import { Transform } from "node:stream";
-import { pipeline } from "node:stream/promises";
 import { AppError } from "../../lib/errors.ts";
 import type { JobResult, StartOrder } from "../scheduler/job.types.ts";
 import type { AttemptHost } from "./attempt-host.ts";
 import type { ExecutionLimits } from "./config.ts";
 import type { ExecutorTools } from "./executor.ts";
 import type { AttemptKey, NodeJournal } from "./node-ports.ts";
+import { ObjectTransfer } from "./object-transfer.ts";
 import { runInGroup } from "./process-group.ts";
 
 export const outputPrefix = ({ jobId, attempt }: AttemptKey) => `jobs/${jobId}/${attempt}/`;
@@ -38,6 +35,7 @@ export interface AttemptTools extends ExecutorTools {
 /** What one execution may use. Whatever it starts is remembered, so that its end can be waited for. */
 export function makeTools(context: ToolsContext): AttemptTools {
   const { host, order, workDir, signal, journal, limits } = context;
+  const transfer = new ObjectTransfer(host, limits, signal);
   const hashes = new Map<string, string>();
   const open = new Set<Promise<unknown>>();
   const track = <T>(work: Promise<T>): Promise<T> => {
@@ -68,14 +66,8 @@ export function makeTools(context: ToolsContext): AttemptTools {
           started: (identity) => journal.addProcess(key, identity),
         }),
       ),
-    download: (source, file) =>
-      track(
-        (async () => {
-          await host.storageThere(limits.storageWaitMs, signal);
-          const stream = await host.read(source);
-          await pipeline(stream, createWriteStream(file), { signal });
-        })(),
-      ),
+    addresses: () => track(transfer.addresses()),
+    download: (source, file, bytesMax) => track(transfer.download(source, file, bytesMax)),
     upload: (file, output) => track(upload(file, output)),
     outputHash() {
       const hash = createHash("sha256");
@@ -92,40 +84,17 @@ export function makeTools(context: ToolsContext): AttemptTools {
     output: { name: string; contentType: string; role: string },
   ): Promise<JobResult["outputs"][number]> {
     signal.throwIfAborted();
-    await host.storageThere(limits.storageWaitMs, signal);
     if (!/^[\w][\w.-]{0,200}$/.test(output.name))
       throw new AppError("INVALID_INPUT", {
         reason: `output name ${output.name}: only letters, digits, dots, dashes`,
       });
-    const { size } = await stat(file);
-    const hash = createHash("sha256");
-    const stream = new Transform({
-      transform(chunk: Buffer, _encoding, done) {
-        hash.update(chunk);
-        done(null, chunk);
-      },
-    });
-    // A failed read destroys the stream, and so fails the call that reads it.
-    void pipeline(createReadStream(file), stream).catch(() => undefined);
-    const stop = () => stream.destroy(signal.reason as Error);
-    signal.addEventListener("abort", stop, { once: true });
-    try {
-      context.uploading();
-      const object = {
-        bucket: host.config.OSS_BUCKET_NAME,
-        key: outputPrefix(order) + output.name,
-        contentType: output.contentType,
-        bytes: size,
-      };
-      await host.put(object, stream);
-      signal.throwIfAborted();
-      hashes.set(output.name, hash.digest("hex"));
-      const { bucket, key, contentType } = object;
-      return { bucket, key, bytes: size, contentType, role: output.role };
-    } finally {
-      signal.removeEventListener("abort", stop);
-      stream.destroy();
-    }
+    const { bucket } = await transfer.addresses();
+    const { name, contentType, role } = output;
+    const key = outputPrefix(order) + name;
+    context.uploading();
+    const { bytes, sha256 } = await transfer.upload(file, { bucket, key, contentType });
+    hashes.set(name, sha256);
+    return { bucket, key, bytes, contentType, role };
   }
 }
 

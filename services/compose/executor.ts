@@ -1,6 +1,7 @@
 import type { z } from "zod";
 import type { Config } from "../../lib/config.ts";
 import type { JobKind, JobResult } from "../scheduler/job.types.ts";
+import type { OwnAddresses } from "../storage/storage.contract.ts";
 
 export interface ProcessExit {
   code: number | null;
@@ -27,8 +28,10 @@ export interface ExecutorTools {
   log(level: "info" | "warn" | "error", text: string): void;
   /** Runs a program in its own process group, recorded in the node's journal so that a restart can kill it. Rejects only if it cannot be started or was aborted. */
   run(command: string, args: readonly string[], options?: RunOptions): Promise<ProcessExit>;
-  /** Brings a storage object to a local file. */
-  download(source: { bucket: string; key: string }, file: string): Promise<void>;
+  /** How addresses of the product's own objects look. */
+  addresses(): Promise<OwnAddresses>;
+  /** Brings a storage object to a local file; one of more than `bytesMax` is refused with PAYLOAD_TOO_LARGE. */
+  download(source: { bucket: string; key: string }, file: string, bytesMax?: number): Promise<void>;
   /** Stores a file under `jobs/<job>/<attempt>/<name>`; `role` tells what it is: "media", "poster", ... */
   upload(
     file: string,

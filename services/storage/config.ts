@@ -21,4 +21,17 @@ export const storageLimits = {
   /** Part of a multipart upload to an S3 server: 10,000 of them hold 160 GB. Two are in memory at a time. */
   s3PartBytes: 16 * 1024 * 1024,
   s3PartsAtOnce: 2,
+  /** What one request may store at an S3 server. */
+  s3PutBytesMax: 5 * 1024 ** 3,
+  /** Tries of one request, its first one included. */
+  s3TriesMax: 3,
+  s3ConnectMs: 3_000,
+  /** Longest silence on a connection to the S3 server. */
+  s3SilenceMs: 30_000,
+  s3SocketsMax: 100,
+  /** A multipart upload that got no part for so long is ended, as its process is most likely dead. */
+  s3UploadIdleMs: 3600 * 1000,
+  /** Look after the bucket: while all is well, and while the server is away. */
+  upkeepMs: 60_000,
+  upkeepRetryMs: 2_000,
 } as const;

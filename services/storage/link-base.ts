@@ -1,5 +1,43 @@
+import type { ServiceBroker } from "moleculer";
 import { AppError } from "../../lib/errors.ts";
 import type { Meta, ServiceHost } from "../../lib/service.ts";
+
+type MeshNode = ReturnType<ServiceBroker["registry"]["getNodeList"]>[number];
+
+const withoutEnd = (base: string) => base.replace(/\/+$/, "");
+const isLoopback = (url: string) => /^(127\.|\[::1\]$|localhost$)/.test(new URL(url).hostname);
+
+/** The address that a gateway publishes, as a node of the host `from` reaches it. */
+function seenFrom(gateway: MeshNode, from: string | null | undefined): string | undefined {
+  const url = gateway.metadata?.["gatewayUrl"];
+  if (typeof url !== "string") return undefined;
+  const address = gateway.ipList?.[0];
+  if (!isLoopback(url) || gateway.hostname === from || !address) return url;
+  // A gateway that listens on every network publishes the loopback address of its own machine.
+  const there = new URL(url);
+  there.hostname = address.includes(":") ? `[${address}]` : address;
+  return there.origin;
+}
+
+const nodesOf = (broker: ServiceBroker): MeshNode[] =>
+  broker.registry.getNodeList({ onlyAvailable: true, withServices: false });
+
+/** Gateways of the mesh that are there now, this process's own one first. */
+function gatewaysSeenFrom(broker: ServiceBroker, nodeID: string | undefined): string[] {
+  const nodes = nodesOf(broker);
+  const from = nodes.find(({ id }) => id === (nodeID ?? broker.nodeID))?.hostname;
+  const own = nodes.filter(({ id }) => id === broker.nodeID);
+  const others = nodes.filter(({ id }) => id !== broker.nodeID);
+  // The own gateway spares the way through the mesh; among others a different one each time spreads the load.
+  others.push(...others.splice(0, Math.floor(Math.random() * others.length)));
+  return [...own, ...others].flatMap((node) => seenFrom(node, from) ?? []);
+}
+
+const noGateway = (setting: string) =>
+  new AppError("NOT_CONFIGURED", {
+    what: setting,
+    fix: "set it to the address under which a gateway is reached; this node hosts none",
+  });
 
 /**
  * Address under which clients reach a gateway, for links in answers: PUBLIC_URL; else the gateway that took
@@ -11,9 +49,41 @@ export function linkBase(
 ): string {
   const own: unknown = broker.metadata["gatewayUrl"];
   const base = config.PUBLIC_URL ?? meta.baseUrl ?? (typeof own === "string" ? own : undefined);
-  if (base) return base.replace(/\/+$/, "");
-  throw new AppError("NOT_CONFIGURED", {
-    what: "PUBLIC_URL",
-    fix: "set it to the address under which clients reach a gateway; this node hosts none",
+  if (base) return withoutEnd(base);
+  throw noGateway("PUBLIC_URL");
+}
+
+/**
+ * Address under which the node `nodeID` reaches a gateway: INTERNAL_URL; else PUBLIC_URL; else a gateway that
+ * the mesh knows at the moment.
+ */
+export function nodeLinkBase(
+  { config, broker }: Pick<ServiceHost, "config" | "broker">,
+  nodeID: string | undefined,
+): string {
+  const base = config.INTERNAL_URL ?? config.PUBLIC_URL ?? gatewaysSeenFrom(broker, nodeID)[0];
+  if (base) return withoutEnd(base);
+  throw noGateway("INTERNAL_URL");
+}
+
+const loopbackNames = ["127.0.0.1", "localhost", "[::1]"];
+const everyName = (url: string): string[] => {
+  const { protocol, port, origin } = new URL(url);
+  return isLoopback(url)
+    ? loopbackNames.map((name) => `${protocol}//${name}${port ? `:${port}` : ""}`)
+    : [origin];
+};
+
+/** Origins of every address under which a gateway of this product may be named. */
+export function gatewayOrigins({
+  config,
+  broker,
+}: Pick<ServiceHost, "config" | "broker">): string[] {
+  const published = nodesOf(broker).flatMap(({ metadata }) => {
+    const url = metadata?.["gatewayUrl"];
+    return typeof url === "string" ? [url] : [];
   });
+  const seen = gatewaysSeenFrom(broker, undefined);
+  const known = [config.PUBLIC_URL, config.INTERNAL_URL, ...published, ...seen];
+  return [...new Set(known.flatMap((url) => (url ? everyName(url) : [])))];
 }

@@ -143,10 +143,11 @@ async function take(
   if (bytesMax !== undefined && announced !== undefined && announced > bytesMax)
     throw new AppError("PAYLOAD_TOO_LARGE", { limit: `${bytesMax} bytes` });
   const contentType = req.headers["content-type"]?.slice(0, 255);
+  const md5 = req.headers["content-md5"];
   const stored = await withBody(req, (stream) =>
     exchange.host.call(
       "storage.put",
-      { ...ref, contentType, bytes: announced, bytesMax },
+      { ...ref, contentType, bytes: announced, bytesMax, md5: md5 as string | undefined },
       { stream },
     ),
   );

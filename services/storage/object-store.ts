@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { AppError } from "../../lib/errors.ts";
 
 export interface ObjectRef {
@@ -22,6 +23,38 @@ export interface PutLimits {
   bytes?: number;
   bytesMin?: number;
   bytesMax?: number;
+  /** MD5 that the content must have, in base64 as in the header Content-MD5 (RFC 1864). */
+  md5?: string;
+}
+
+export interface LinkOptions {
+  /** Seconds; absent: a link that lasts. */
+  expires?: number;
+  /** Who will use the link: another node of the product, or a client outside. */
+  audience: "node" | "client";
+}
+
+export interface UploadRequest extends ObjectRef {
+  /** Exact size. */
+  bytes?: number;
+  /** As in `PutLimits`. */
+  md5?: string;
+}
+
+/** Objects that a browser form may store. */
+export interface FormRequest {
+  bucket: string;
+  /** Keys must begin with it and a slash. */
+  dir: string;
+  bytesMax: number;
+  /** Seconds. */
+  expires: number;
+}
+
+/** Where a form is posted, and its fields; `key` (within the folder) and, at last, `file` are the client's. */
+export interface PostForm {
+  url: string;
+  fields: Record<string, string>;
 }
 
 export interface ReadOptions {
@@ -73,7 +106,16 @@ export interface ObjectStore {
   /** @throws AppError BUCKET_NOT_FOUND */
   list(query: ListQuery): Promise<ListPage>;
   /** Address at which clients read the object from the store itself; absent: through the gateway. */
-  readUrl?(ref: ObjectRef, expiresSeconds?: number): Promise<string | undefined>;
+  readUrl?(ref: ObjectRef, options: LinkOptions): Promise<string | undefined>;
+  /** Address that takes exactly the object by PUT at the store itself; absent: through the gateway. */
+  uploadUrl?(
+    request: UploadRequest,
+    options: LinkOptions & { expires: number },
+  ): Promise<string | undefined>;
+  /** A signed form (policy version 4) that the store itself takes; absent: through the gateway. */
+  postForm?(request: FormRequest): Promise<PostForm>;
+  /** Puts right what crashes and absences have left; repeated as long as the store is open. */
+  upkeep?(bucket: string, nowMs: number): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -86,15 +128,19 @@ export async function* withinLimits(
   limits: PutLimits = {},
 ): AsyncGenerator<Uint8Array> {
   const { bytes, bytesMin = bytes ?? 0, bytesMax = bytes ?? Number.POSITIVE_INFINITY } = limits;
+  const hash = limits.md5 === undefined ? undefined : createHash("md5");
   let seen = 0;
   for await (const chunk of source) {
     const data = typeof chunk === "string" ? Buffer.from(chunk) : chunk;
     seen += data.byteLength;
     if (seen > bytesMax) throw new AppError("PAYLOAD_TOO_LARGE", { limit: `${bytesMax} bytes` });
+    hash?.update(data);
     yield data;
   }
   if (seen < bytesMin)
     throw new AppError("UPLOAD_REJECTED", {
       reason: `the content ended after ${seen} bytes; at least ${bytesMin} were announced or required`,
     });
+  if (hash && hash.digest("base64") !== limits.md5)
+    throw new AppError("UPLOAD_REJECTED", { reason: "the content has not the announced MD5" });
 }

@@ -1,3 +1,4 @@
+import { isIP } from "node:net";
 import type { Config } from "../../lib/config.ts";
 import { AppError } from "../../lib/errors.ts";
 import { DiskStore } from "./disk-store.ts";
@@ -13,8 +14,16 @@ export async function openStore(config: Config): Promise<ObjectStore> {
     });
   // Only where it is needed: the library costs memory and start-up time.
   const { S3Store } = await import("./s3-store.ts");
+  const { hostname } = new URL(config.S3_ENDPOINT);
+  if (config.S3_ADDRESSING === "virtual" && isIP(hostname.replace(/^\[|\]$/g, "")))
+    throw new AppError("NOT_CONFIGURED", {
+      what: "S3_ADDRESSING",
+      fix: "virtual puts the bucket's name before a host name, and S3_ENDPOINT has an IP address; set it to path",
+    });
   return new S3Store({
     endpoint: config.S3_ENDPOINT,
+    addressing: config.S3_ADDRESSING,
+    publicEndpoint: config.S3_PUBLIC_ENDPOINT,
     region: config.OSS_REGION,
     accessKeyId: config.OSS_ACCESSKEY_ID,
     secretAccessKey: config.OSS_ACCESSKEY_SECRET,

@@ -7,99 +7,63 @@ import {
   HeadBucketCommand,
   HeadObjectCommand,
   ListObjectsV2Command,
-  S3Client,
+  PutObjectCommand,
+  type S3Client,
 } from "@aws-sdk/client-s3";
 import { Upload } from "@aws-sdk/lib-storage";
+import { createPresignedPost } from "@aws-sdk/s3-presigned-post";
 import { getSignedUrl } from "@aws-sdk/s3-request-presigner";
 import { AppError } from "../../lib/errors.ts";
 import { storageLimits } from "./config.ts";
 import type {
+  FormRequest,
+  LinkOptions,
   ListPage,
   ListQuery,
   ObjectInfo,
   ObjectRef,
   ObjectStore,
+  PostForm,
   PutLimits,
   ReadOptions,
+  UploadRequest,
 } from "./object-store.ts";
 import { withinLimits } from "./object-store.ts";
+import { type S3Failure, type S3Settings, s3Client, translateS3 } from "./s3-client.ts";
+import { endStaleUploads } from "./s3-uploads.ts";
 import { keyPath } from "./signed-link.ts";
 
-export interface S3Settings {
-  endpoint: string;
-  region: string;
-  accessKeyId: string;
-  secretAccessKey: string;
-  /** Public address of `publicBucket`, where it has one. */
-  publicUrl?: string;
-  publicBucket?: string;
-}
-
-interface S3Failure {
-  name?: string;
-  message?: string;
-  code?: string;
-  $metadata?: { httpStatusCode?: number };
-}
-
 const unquoted = (etag: string | undefined) => (etag ?? "").replace(/^"|"$/g, "");
-
-/** What an S3 server or the way to it says, in our words. `key` is missing where the call is about a bucket. */
-function translate(error: unknown, bucket: string, key?: string): unknown {
-  if (error instanceof AppError) return error;
-  const { name, message, code, $metadata } = error as S3Failure;
-  const status = $metadata?.httpStatusCode;
-  if (name === "NoSuchBucket") return new AppError("BUCKET_NOT_FOUND", { bucket });
-  if (name === "NoSuchKey" || name === "NotFound" || status === 404)
-    return key === undefined
-      ? new AppError("BUCKET_NOT_FOUND", { bucket })
-      : new AppError("OBJECT_NOT_FOUND", { bucket, key });
-  if (name === "PreconditionFailed" || status === 412)
-    return new AppError("OBJECT_CHANGED", { bucket, key });
-  if (code === "ENOSPC" || name === "XMinioStorageFull" || status === 507)
-    return new AppError("DISK_FULL", { where: "the object storage server" }, error);
-  const cause = [name, code, message].filter(Boolean).join(" ");
-  return new AppError("STORAGE_FAILED", { reason: cause || "the server gave no reason" }, error);
-}
 
 const isAbsence = (error: unknown) =>
   error instanceof AppError &&
   (error.type === "OBJECT_NOT_FOUND" || error.type === "BUCKET_NOT_FOUND");
 
-/** Objects on any S3 server, addressed by path so that a server needs no name of its own per bucket. */
+/** Objects on any S3 server. */
 export class S3Store implements ObjectStore {
   readonly #client: S3Client;
+  /** Signs links for clients outside, who may reach the server under another name than we do. */
+  readonly #publicClient: S3Client;
   readonly #settings: S3Settings;
 
   constructor(settings: S3Settings) {
     this.#settings = settings;
-    this.#client = new S3Client({
-      endpoint: settings.endpoint,
-      region: settings.region,
-      credentials: {
-        accessKeyId: settings.accessKeyId,
-        secretAccessKey: settings.secretAccessKey,
-      },
-      forcePathStyle: true,
-      // Trailing checksums are an extension that many S3 servers do not understand.
-      requestChecksumCalculation: "WHEN_REQUIRED",
-      responseChecksumValidation: "WHEN_REQUIRED",
-      maxAttempts: 3,
-    });
+    this.#client = s3Client(settings);
+    this.#publicClient = s3Client(settings, settings.publicEndpoint);
   }
 
   async ensureBucket(bucket: string): Promise<void> {
     try {
       await this.#client.send(new HeadBucketCommand({ Bucket: bucket }));
     } catch (error) {
-      const known = translate(error, bucket);
+      const known = translateS3(error, bucket);
       if (!(known instanceof AppError) || known.type !== "BUCKET_NOT_FOUND") throw known;
       try {
         await this.#client.send(new CreateBucketCommand({ Bucket: bucket }));
       } catch (failure) {
         // Another node was faster.
         if ((failure as S3Failure).name !== "BucketAlreadyOwnedByYou")
-          throw translate(failure, bucket);
+          throw translateS3(failure, bucket);
       }
     }
   }
@@ -139,7 +103,7 @@ export class S3Store implements ObjectStore {
         modifiedAt: Date.now(),
       };
     } catch (error) {
-      throw translate(error, bucket);
+      throw translateS3(error, bucket);
     }
   }
 
@@ -157,7 +121,7 @@ export class S3Store implements ObjectStore {
       );
       return answer.Body as Readable;
     } catch (error) {
-      throw translate(error, ref.bucket, ref.key);
+      throw translateS3(error, ref.bucket, ref.key);
     }
   }
 
@@ -174,7 +138,7 @@ export class S3Store implements ObjectStore {
         modifiedAt: head.LastModified?.getTime() ?? 0,
       };
     } catch (error) {
-      throw translate(error, ref.bucket, ref.key);
+      throw translateS3(error, ref.bucket, ref.key);
     }
   }
 
@@ -182,7 +146,7 @@ export class S3Store implements ObjectStore {
     try {
       await this.#client.send(new DeleteObjectCommand({ Bucket: bucket, Key: key }));
     } catch (error) {
-      const known = translate(error, bucket, key);
+      const known = translateS3(error, bucket, key);
       if (!isAbsence(known)) throw known;
     }
   }
@@ -209,7 +173,7 @@ export class S3Store implements ObjectStore {
           }),
         )
         .catch((error) => {
-          throw translate(error, bucket);
+          throw translateS3(error, bucket);
         });
       const failed = Errors?.[0];
       if (failed)
@@ -243,24 +207,68 @@ export class S3Store implements ObjectStore {
         next: page.IsTruncated ? page.NextContinuationToken : undefined,
       };
     } catch (error) {
-      throw translate(error, bucket);
+      throw translateS3(error, bucket);
     }
   }
 
-  async readUrl(ref: ObjectRef, expiresSeconds?: number): Promise<string | undefined> {
+  async readUrl(ref: ObjectRef, { expires, audience }: LinkOptions): Promise<string | undefined> {
     const { publicUrl, publicBucket } = this.#settings;
-    if (expiresSeconds !== undefined)
+    if (expires !== undefined)
       return getSignedUrl(
-        this.#client,
+        this.#signer(audience),
         new GetObjectCommand({ Bucket: ref.bucket, Key: ref.key }),
-        { expiresIn: expiresSeconds },
+        { expiresIn: expires },
       );
     // A link of the server's own cannot last: without a public address the gateway serves it.
     if (!publicUrl || publicBucket !== ref.bucket) return undefined;
     return `${publicUrl.replace(/\/+$/, "")}/${keyPath(ref.key)}`;
   }
 
+  async uploadUrl(
+    { bucket, key, bytes, md5 }: UploadRequest,
+    { expires, audience }: LinkOptions & { expires: number },
+  ): Promise<string | undefined> {
+    // Only an exact size can be signed, and one request carries no more than this.
+    if (bytes === undefined || bytes > storageLimits.s3PutBytesMax) return undefined;
+    const command = new PutObjectCommand({
+      Bucket: bucket,
+      Key: key,
+      ContentLength: bytes,
+      ContentMD5: md5,
+    });
+    return getSignedUrl(this.#signer(audience), command, { expiresIn: expires });
+  }
+
+  async postForm(request: FormRequest): Promise<PostForm> {
+    const { url, fields } = await createPresignedPost(this.#publicClient, {
+      Bucket: request.bucket,
+      // The browser replaces the name; the policy holds it to the folder.
+      Key: `${request.dir}/\u0024{filename}`,
+      Conditions: [
+        ["content-length-range", 0, request.bytesMax],
+        ["starts-with", "$key", `${request.dir}/`],
+      ],
+      Expires: request.expires,
+    });
+    return { url, fields };
+  }
+
+  /** Makes the bucket where it is missing and ends uploads that nobody goes on with. */
+  async upkeep(bucket: string, nowMs: number): Promise<void> {
+    await this.ensureBucket(bucket);
+    await this.endStaleUploads(bucket, storageLimits.s3UploadIdleMs, nowMs);
+  }
+
+  endStaleUploads(bucket: string, idleMs: number, nowMs: number): Promise<number> {
+    return endStaleUploads(this.#client, bucket, idleMs, nowMs);
+  }
+
   async close(): Promise<void> {
     this.#client.destroy();
+    this.#publicClient.destroy();
+  }
+
+  #signer(audience: LinkOptions["audience"]): S3Client {
+    return audience === "node" ? this.#client : this.#publicClient;
   }
 }

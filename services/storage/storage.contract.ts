@@ -40,7 +40,26 @@ export const ObjectStat = z.object({
 
 /** Where a storage action sends its clients: a signed address. */
 const Link = z.object({ url: z.string() });
+/** The nodes may reach gateway and object storage by other addresses than clients outside. */
+const audience = z
+  .enum(["client", "node"])
+  .default("client")
+  .describe("Who will use the link: a client outside, or a node of the product");
+/** RFC 1864: 16 bytes in base64. */
+const Md5 = z.string().regex(/^[A-Za-z0-9+/]{22}==$/, "must be an MD5 in base64");
 const expires = z.int().min(1).max(storageLimits.linkSecondsMax).describe("Seconds");
+
+/** A source with one of these addresses is an object of ours, to be read from storage and not over the network. */
+export const OwnAddresses = z.object({
+  bucket: z.string().describe("Bucket of plain keys and of outputs"),
+  origins: z.array(z.string()).describe("Gateways, whose object links lead here"),
+  bucketUrl: z.string().optional().describe("Public address of the bucket, if it has one"),
+  s3: z
+    .object({ endpoints: z.array(z.string()), addressing: z.enum(["path", "virtual"]) })
+    .optional()
+    .describe("The S3 server's own addresses, as in its signed links"),
+});
+export type OwnAddresses = z.output<typeof OwnAddresses>;
 
 /** Object storage for other services; the routes for clients are contracts of their own beside this one. */
 export const storageContract = defineContract({
@@ -55,6 +74,7 @@ export const storageContract = defineContract({
         bytes: z.int().min(0).optional().describe("Exact size, where it is known"),
         bytesMin: z.int().min(0).optional(),
         bytesMax: z.int().min(0).optional(),
+        md5: Md5.optional().describe("What the content must have, in base64"),
       }),
       output: ObjectStat,
       errors: ["STORAGE_FAILED", "DISK_FULL", "PAYLOAD_TOO_LARGE", "UPLOAD_REJECTED"],
@@ -109,7 +129,7 @@ export const storageContract = defineContract({
     }),
     link: action({
       summary: "Signed link for reading; without expires, a link that lasts",
-      input: z.object({ ...ObjectRef, expires: expires.optional() }),
+      input: z.object({ ...ObjectRef, expires: expires.optional(), audience }),
       output: Link,
       idempotent: true,
     }),
@@ -119,8 +139,17 @@ export const storageContract = defineContract({
         ...ObjectRef,
         expires: expires.default(storageLimits.uploadSecondsDefault),
         bytesMax: z.int().min(0).optional(),
+        bytes: z.int().min(0).optional().describe("Exact size; the link takes no other"),
+        md5: Md5.optional().describe("To be sent as Content-MD5; the link may take no other"),
+        audience,
       }),
       output: Link,
+      idempotent: true,
+    }),
+    addresses: action({
+      summary: "How addresses of the product's own objects look, and the bucket of its outputs",
+      input: z.object({}),
+      output: OwnAddresses,
       idempotent: true,
     }),
     admit: action({
@@ -157,6 +186,16 @@ export const storageContract = defineContract({
         access_key_id: z.string(),
         expire: z.int(),
       }),
+    }),
+    postForm: action({
+      summary: "A form as plain address and fields, for the S3 server itself where there is one",
+      input: z.object({
+        bucket: Bucket,
+        dir: ObjectKey,
+        expires: expires.default(storageLimits.uploadSecondsDefault),
+        bytesMax: z.int().min(0).default(storageLimits.directUploadBytesMax),
+      }),
+      output: z.object({ url: z.string(), fields: z.record(z.string(), z.string()) }),
     }),
     admitForm: action({
       summary: "Check the fields of a form upload; sizes are left to the store",

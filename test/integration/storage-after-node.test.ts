@@ -36,7 +36,10 @@ test("a job that begins before the object storage is up waits for it instead of 
   const download = tools().download(source, file);
   broker.createService({
     name: "storage",
-    actions: { read: () => Readable.from([Buffer.from("picture")]) },
+    actions: {
+      stat: () => ({ bytes: 7, etag: "t" }),
+      read: () => Readable.from([Buffer.from("picture")]),
+    },
   });
   await download;
   expect(await readFile(file, "utf8")).toBe("picture");

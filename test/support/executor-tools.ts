@@ -58,6 +58,7 @@ export async function openToolsBench(env: Record<string, string> = {}): Promise<
     progress: (fraction, stage) => void bench.progressed.push({ fraction, stage }),
     log: (level, text) => void bench.logged.push({ level, text }),
     run,
+    addresses: async () => ({ bucket: config.OSS_BUCKET_NAME, origins: [] }),
     async download({ bucket, key }, file) {
       const source = bench.objects.get(`${bucket}/${key}`);
       if (!source) throw new AppError("OBJECT_NOT_FOUND", { bucket, key });

@@ -2,6 +2,7 @@ import type { Config } from "../../../lib/config.ts";
 import { AppError, asAppError } from "../../../lib/errors.ts";
 import { hostRefusal, readFetchAllow } from "../../../lib/net/address.policy.ts";
 import type { TypedCall } from "../../../lib/service.ts";
+import type { OwnAddresses } from "../../storage/storage.contract.ts";
 import { mediaLimits } from "./config.ts";
 import { sourceContext } from "./own-origins.ts";
 import { readSource, type Source } from "./source.policy.ts";
@@ -13,8 +14,12 @@ export interface NamedSource {
 }
 
 /** What is wrong with a source as written, without asking anybody. */
-function refuseAsWritten({ clip, src }: NamedSource, config: Config): Source {
-  const source = readSource(src, sourceContext(config));
+function refuseAsWritten(
+  { clip, src }: NamedSource,
+  config: Config,
+  own: OwnAddresses | undefined,
+): Source {
+  const source = readSource(src, sourceContext(config, own));
   if ("reason" in source)
     throw new AppError("INVALID_INPUT", { reason: `${clip}: ${source.reason}`, clip });
   if (source.type === "url") {
@@ -40,8 +45,10 @@ export async function checkSources(
   call: TypedCall,
 ): Promise<void> {
   const objects = new Map<string, { clip: string; bucket: string; key: string }>();
+  // Storage that cannot be asked now is no fault of the request: then only this node's own links are known.
+  const own = await call("storage.addresses", {}).catch(() => undefined);
   for (const named of sources) {
-    const source = refuseAsWritten(named, config);
+    const source = refuseAsWritten(named, config, own);
     if (source.type !== "object") continue;
     const { bucket, key } = source;
     const id = `${bucket}/${key}`;

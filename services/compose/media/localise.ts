@@ -18,7 +18,10 @@ import { type ProbeOptions, probe } from "./probe.ts";
 import type { MediaFacts } from "./probe-facts.policy.ts";
 import { readSource } from "./source.policy.ts";
 
-type LocaliseTools = Pick<ExecutorTools, "config" | "workDir" | "signal" | "download">;
+type LocaliseTools = Pick<
+  ExecutorTools,
+  "config" | "workDir" | "signal" | "download" | "addresses"
+>;
 
 export interface LocaliseOptions {
   /** Name of the clip in errors. */
@@ -141,21 +144,22 @@ export async function localise(
   tools: LocaliseTools,
   options: LocaliseOptions,
 ): Promise<string> {
-  const source = readSource(src, sourceContext(tools.config));
+  const source = readSource(src, sourceContext(tools.config, await tools.addresses()));
   if ("reason" in source)
     throw new AppError("INVALID_INPUT", { reason: `${options.clip}: ${source.reason}` });
   const file = join(tools.workDir, options.name);
   try {
     if (source.type === "url") await fetchTo(source.url, file, tools, options);
     else {
-      await tools.download({ bucket: source.bucket, key: source.key }, file).catch((error) => {
-        throw asAppError(error)?.type === "OBJECT_NOT_FOUND"
-          ? notThere(options.clip, `there is no object ${source.bucket}/${source.key}`)
+      const { sourceBytesMax } = options.limits ?? mediaLimits;
+      const { bucket, key } = source;
+      await tools.download({ bucket, key }, file, sourceBytesMax).catch((error) => {
+        const type = asAppError(error)?.type;
+        if (type === "PAYLOAD_TOO_LARGE") throw tooLarge(options.clip, sourceBytesMax);
+        throw type === "OBJECT_NOT_FOUND"
+          ? notThere(options.clip, `there is no object ${bucket}/${key}`)
           : error;
       });
-      const limits = options.limits ?? mediaLimits;
-      if ((await stat(file)).size > limits.sourceBytesMax)
-        throw tooLarge(options.clip, limits.sourceBytesMax);
     }
     return await nameByContent(file);
   } catch (error) {

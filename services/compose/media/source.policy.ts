@@ -12,6 +12,8 @@ export interface SourceContext {
   anyPort?: boolean;
   /** Public address of the bucket, if it has one. */
   bucketUrl?: string;
+  /** The S3 server's own addresses, as they stand in its signed links. */
+  s3?: { endpoints: readonly string[]; addressing: "path" | "virtual" };
 }
 
 const lengthMax = 8192;
@@ -56,6 +58,21 @@ function ownObject(url: URL, context: SourceContext): Source | { reason: string 
     const base = bucketUrl.pathname.endsWith("/") ? bucketUrl.pathname : `${bucketUrl.pathname}/`;
     if (url.pathname.startsWith(base))
       return readKey(context.bucket, decoded(url.pathname.slice(base.length)) ?? "");
+  }
+  return s3Object(url, context.s3);
+}
+
+/** A link that our own S3 server signed. Its address may be private, and only this object of it is meant. */
+function s3Object(url: URL, s3: SourceContext["s3"]): Source | { reason: string } | undefined {
+  for (const endpoint of s3?.endpoints ?? []) {
+    const { protocol, host, pathname } = new URL(endpoint);
+    const base = pathname.replace(/\/+$/, "");
+    if (url.protocol !== protocol || !url.pathname.startsWith(`${base}/`)) continue;
+    const path = decoded(url.pathname.slice(base.length + 1)) ?? "";
+    const bucket = url.host.endsWith(`.${host}`) ? url.host.slice(0, -host.length - 1) : undefined;
+    if (s3?.addressing === "virtual" && bucket) return readKey(bucket, path);
+    const parts = url.host === host ? /^([^/]+)\/(.+)$/s.exec(path) : null;
+    if (parts) return readKey(parts[1] ?? "", parts[2] ?? "");
   }
   return undefined;
 }

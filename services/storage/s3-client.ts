@@ -1,0 +1,104 @@
+import type { LookupFunction } from "node:net";
+import { S3Client } from "@aws-sdk/client-s3";
+import { AppError } from "../../lib/errors.ts";
+import { storageLimits } from "./config.ts";
+
+export interface S3Settings {
+  endpoint: string;
+  region: string;
+  accessKeyId: string;
+  secretAccessKey: string;
+  /** Whether the bucket's name stands in the path or before the host name. */
+  addressing?: "path" | "virtual";
+  /** Address under which clients outside reach `endpoint`, for links. */
+  publicEndpoint?: string;
+  /** Public address of `publicBucket`, where it has one. */
+  publicUrl?: string;
+  publicBucket?: string;
+  /** For tests: names of buckets that no name server knows. */
+  lookup?: LookupFunction;
+}
+
+export function s3Client(settings: S3Settings, endpoint = settings.endpoint): S3Client {
+  return new S3Client({
+    endpoint,
+    region: settings.region,
+    credentials: {
+      accessKeyId: settings.accessKeyId,
+      secretAccessKey: settings.secretAccessKey,
+    },
+    forcePathStyle: settings.addressing !== "virtual",
+    // Trailing checksums are an extension that many S3 servers do not understand.
+    requestChecksumCalculation: "WHEN_REQUIRED",
+    responseChecksumValidation: "WHEN_REQUIRED",
+    maxAttempts: storageLimits.s3TriesMax,
+    requestHandler: {
+      connectionTimeout: storageLimits.s3ConnectMs,
+      socketTimeout: storageLimits.s3SilenceMs,
+      httpAgent: {
+        keepAlive: true,
+        maxSockets: storageLimits.s3SocketsMax,
+        lookup: settings.lookup,
+      },
+      httpsAgent: {
+        keepAlive: true,
+        maxSockets: storageLimits.s3SocketsMax,
+        lookup: settings.lookup,
+      },
+    },
+  });
+}
+
+export interface S3Failure {
+  name?: string;
+  message?: string;
+  code?: string;
+  $metadata?: { httpStatusCode?: number };
+}
+
+/** What the way to a server says when the server is not there, or not there for us now. */
+const unreachable = new Set([
+  "ECONNREFUSED",
+  "ECONNRESET",
+  "ECONNABORTED",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  "EPIPE",
+  "ETIMEDOUT",
+  "TimeoutError",
+]);
+
+/** Whether nobody, or nobody who can work at the moment, has answered. */
+function isAway({ name, code, message, $metadata }: S3Failure): boolean {
+  const status = $metadata?.httpStatusCode;
+  if (status === 503 || status === 502 || status === 504 || name === "SlowDown") return true;
+  return unreachable.has(code ?? "") || unreachable.has(name ?? "") || message === "socket hang up";
+}
+
+/** What an S3 server or the way to it says, in our words. `key` is missing where the call is about a bucket. */
+export function translateS3(error: unknown, bucket: string, key?: string): unknown {
+  if (error instanceof AppError) return error;
+  const { name, message, code, $metadata } = error as S3Failure;
+  const status = $metadata?.httpStatusCode;
+  if (name === "NoSuchBucket") return new AppError("BUCKET_NOT_FOUND", { bucket });
+  if (name === "NoSuchKey" || name === "NotFound" || status === 404)
+    return key === undefined
+      ? new AppError("BUCKET_NOT_FOUND", { bucket })
+      : new AppError("OBJECT_NOT_FOUND", { bucket, key });
+  if (name === "PreconditionFailed" || status === 412)
+    return new AppError("OBJECT_CHANGED", { bucket, key });
+  if (code === "ENOSPC" || name === "XMinioStorageFull" || status === 507)
+    return new AppError("DISK_FULL", { where: "the object storage server" }, error);
+  const cause = [...new Set([name === "Error" ? "" : name, code, message])]
+    .filter(Boolean)
+    .join(" ");
+  if (isAway(error as S3Failure))
+    return new AppError(
+      "UNAVAILABLE",
+      { reason: `the object storage server does not answer (${cause})` },
+      error,
+    );
+  return new AppError("STORAGE_FAILED", { reason: cause || "the server gave no reason" }, error);
+}
