@@ -18,3 +18,17 @@ export function namedSources(
       : namedSources(part, [...path, key]),
   );
 }
+
+/** The same request with each source replaced. */
+export function replaceSources<T>(value: T, replace: (src: string) => string): T {
+  if (value === null || typeof value !== "object") return value;
+  if (Array.isArray(value)) return value.map((part) => replaceSources(part, replace)) as T;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, part]) => [
+      key,
+      sourceFields.has(key) && typeof part === "string"
+        ? replace(part)
+        : replaceSources(part, replace),
+    ]),
+  ) as T;
+}

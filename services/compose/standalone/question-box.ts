@@ -1,0 +1,52 @@
+import { AppError } from "../../../lib/errors.ts";
+import type { BridgeAnswer, Question } from "./bridge-wire.ts";
+
+interface Open {
+  question: Question;
+  promise: Promise<BridgeAnswer>;
+  resolve(answer: BridgeAnswer): void;
+  reject(error: Error): void;
+}
+
+/** Questions that wait to be fetched and answered, each known by its id: asking again is the same question. */
+export class QuestionBox {
+  readonly #open = new Map<string, Open>();
+  readonly #openMax: number;
+
+  constructor(openMax: number) {
+    this.#openMax = openMax;
+  }
+
+  /** Resolves with the answer, however long that takes. @throws AppError UNAVAILABLE; what the answer says. */
+  ask(question: Question): Promise<BridgeAnswer> {
+    const same = this.#open.get(question.id);
+    if (same) return same.promise;
+    if (this.#open.size >= this.#openMax)
+      return Promise.reject(new AppError("UNAVAILABLE", { reason: "too many open questions" }));
+    const { promise, resolve, reject } = Promise.withResolvers<BridgeAnswer>();
+    this.#open.set(question.id, { question, promise, resolve, reject });
+    return promise;
+  }
+
+  /** An answer that came twice, or to a question of an earlier run, is none. */
+  answer(answer: BridgeAnswer): void {
+    const open = this.#open.get(answer.id);
+    if (!open) return;
+    this.#open.delete(answer.id);
+    if (answer.failed === undefined) open.resolve(answer);
+    else open.reject(new AppError("UNAVAILABLE", { reason: answer.failed }));
+  }
+
+  /** Nobody waits for the answer any more. */
+  forget(id: string): void {
+    this.#open.delete(id);
+  }
+
+  has(id: string): boolean {
+    return this.#open.has(id);
+  }
+
+  list(): Question[] {
+    return [...this.#open.values()].map(({ question }) => question);
+  }
+}

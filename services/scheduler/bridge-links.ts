@@ -1,0 +1,113 @@
+import type { ServiceHost } from "../../lib/service.ts";
+import { BridgeHttp } from "./bridge-http.ts";
+import { BridgeLink } from "./bridge-link.ts";
+import { storagePorts } from "./bridge-orders.ts";
+import type { Leader, LeaderPorts } from "./leader.ts";
+
+/** Where a bridge outside the mesh is reached, and with which token. */
+export interface BridgeAddress {
+  url: string;
+  token: string;
+}
+
+type NodePortsOfLeader = Pick<LeaderPorts, "begin" | "halt"> & {
+  probe: NonNullable<LeaderPorts["probe"]>;
+};
+
+const prefix = "bridge:";
+
+/** Name of a bridge as a node: two addresses of one bridge would be two nodes. */
+export const bridgeNode = (url: string): string => prefix + new URL(url).host;
+
+interface Open {
+  link: BridgeLink;
+  http: BridgeHttp;
+}
+
+/**
+ * The bridges outside the mesh, as compose nodes of the leader. `set` may be called again whenever the list changes;
+ * a bridge that is no longer listed is asked no more, and its leases run out.
+ */
+export class BridgeLinks {
+  readonly #host: ServiceHost;
+  readonly #open = new Map<string, Open>();
+  #leader: Leader | undefined;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(host: ServiceHost) {
+    this.#host = host;
+  }
+
+  /** The ports of the leader with calls to bridges sent to their links, all others as before. */
+  route(mesh: NodePortsOfLeader): NodePortsOfLeader {
+    return {
+      begin: (node, order) => this.#linkOf(node)?.begin(order) ?? mesh.begin(node, order),
+      halt: (node, ref) => this.#linkOf(node)?.halt(ref) ?? mesh.halt(node, ref),
+      probe: (node) => this.#linkOf(node)?.probe() ?? mesh.probe(node),
+    };
+  }
+
+  /** Speaks for the bridges to this leader from now on. */
+  lead(leader: Leader, bridges: readonly BridgeAddress[]): void {
+    this.stop();
+    this.#leader = leader;
+    this.set(bridges);
+  }
+
+  set(bridges: readonly BridgeAddress[]): void {
+    const leader = this.#leader;
+    if (!leader) return;
+    const wanted = new Map(bridges.map((bridge) => [bridgeNode(bridge.url), bridge]));
+    for (const name of [...this.#open.keys()]) if (!wanted.has(name)) this.#drop(name);
+    for (const [name, bridge] of wanted)
+      if (!this.#open.has(name)) this.#open.set(name, this.#join(name, bridge, leader));
+    this.#arm();
+  }
+
+  /** Asks nothing more; what the bridges do is for the next leader. */
+  stop(): void {
+    clearTimeout(this.#timer);
+    this.#leader = undefined;
+    for (const name of [...this.#open.keys()]) this.#drop(name);
+  }
+
+  #linkOf(node: string): BridgeLink | undefined {
+    const open = this.#open.get(node);
+    if (!open && node.startsWith(prefix)) throw new Error(`${node} is not listed`);
+    return open?.link;
+  }
+
+  #join(name: string, { url, token }: BridgeAddress, leader: Leader): Open {
+    const http = new BridgeHttp(url, token);
+    const link = new BridgeLink(name, {
+      ...storagePorts(this.#host),
+      calls: http,
+      leader,
+      now: Date.now,
+      log: (level, text) => this.#host.logger[level](text),
+      rearm: () => this.#arm(),
+    });
+    return { link, http };
+  }
+
+  #drop(name: string): void {
+    const open = this.#open.get(name);
+    this.#open.delete(name);
+    open?.link.close();
+    void open?.http.close();
+  }
+
+  #arm(): void {
+    clearTimeout(this.#timer);
+    let at = Number.POSITIVE_INFINITY;
+    for (const { link } of this.#open.values()) at = Math.min(at, link.nextWakeAt);
+    if (at === Number.POSITIVE_INFINITY) return;
+    this.#timer = setTimeout(
+      () => {
+        for (const { link } of this.#open.values()) link.tick(Date.now());
+        this.#arm();
+      },
+      Math.max(0, at - Date.now()),
+    );
+  }
+}
