@@ -81,3 +81,31 @@ export const BridgeLimits = z.strictObject({
 });
 export type BridgeLimits = z.output<typeof BridgeLimits>;
 export const bridgeLimits: BridgeLimits = BridgeLimits.parse({});
+
+/** Limits of the job store in MongoDB. */
+export const mongoJobLimits = {
+  /** Writes of one kind that go to the server together. */
+  groupMax: 500,
+  /** Groups of one kind under way at the same time. */
+  groupsUnderWayMax: 2,
+  /** Long specifications that go together. */
+  specGroupMax: 50,
+  /** Longer specifications are kept apart from what changes. */
+  specInlineChars: 4_096,
+  /** Lines of the scheduler in a job's document; more are moved to the log. */
+  linesInJobMax: 32,
+  /** Old lines are removed each time that so many have come. */
+  trimEachLines: 500,
+  /** Appends that may wait for one job. */
+  appendsWaitingMax: 1_000,
+  /** A list looks at this many places first. */
+  rangeMin: 200,
+  /** Jobs that are read from the server at a time. */
+  readMax: 500,
+  /** The sums of ended jobs are moved on after so many writes. */
+  tallyEach: 2_000,
+  /** A write without an answer may still come through for this long. */
+  unsureMs: 120_000,
+  /** How often a leader to be renews while it fences its predecessor off. */
+  fenceRenewMs: 1_000,
+} as const;

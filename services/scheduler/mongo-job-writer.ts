@@ -1,0 +1,255 @@
+import { randomBytes } from "node:crypto";
+import { mongoJobLimits } from "./config.ts";
+import { GroupCommit, type Outcome } from "./group-commit.ts";
+import type { Job } from "./job.types.ts";
+import type { ChangeResult, JobChange } from "./job-store.ts";
+import { newDocument, updateOf, type Write } from "./mongo-job-document.ts";
+import type { JobDocument, JobModels, SpecDocument } from "./mongo-job-models.ts";
+import type { Ordinals } from "./mongo-job-ordinals.ts";
+
+const DUPLICATE = 11_000;
+
+interface OperationError {
+  index: number;
+  code: number;
+  errmsg?: string;
+}
+
+/** What the server says of single operations of a bulk; undefined when it says nothing about them. */
+function operationErrors(error: unknown): OperationError[] | undefined {
+  const { writeErrors, name } = error as { writeErrors?: unknown; name?: string };
+  if (name !== "MongoBulkWriteError" || writeErrors === undefined) return undefined;
+  const all = (Array.isArray(writeErrors) ? writeErrors : [writeErrors]) as OperationError[];
+  // A write concern that was not met says nothing of single operations: their outcome is open.
+  return all.length > 0 ? all : undefined;
+}
+
+/** Runs an unordered bulk; its operations' own errors by their index. Rejects when the outcome is open. */
+async function bulkErrors(run: () => Promise<unknown>): Promise<Map<number, OperationError>> {
+  try {
+    await run();
+    return new Map();
+  } catch (error) {
+    const errors = operationErrors(error);
+    if (!errors) throw error;
+    return new Map(errors.map((one) => [one.index, one]));
+  }
+}
+
+export interface WriterPorts {
+  models: JobModels;
+  ordinals: Ordinals;
+  /** The jobs of these documents. */
+  read(docs: readonly JobDocument[]): Promise<Job[]>;
+}
+
+/**
+ * Writes changes of jobs in groups. A bulk answers only how many of its updates found their document; where some did
+ * not, the marks in the documents tell which. Measured against single commands in `bench/reports/growth.md`.
+ */
+export class MongoJobWriter {
+  readonly #models: JobModels;
+  readonly #ordinals: Ordinals;
+  readonly #read: WriterPorts["read"];
+  readonly #inserts: GroupCommit<Write, ChangeResult>;
+  readonly #updates: GroupCommit<Write, ChangeResult>;
+  readonly #specs: GroupCommit<SpecDocument, boolean>;
+  /** Different for each store and process. */
+  readonly #name = randomBytes(6).toString("base64url");
+  #writes = 0;
+
+  constructor({ models, ordinals, read }: WriterPorts) {
+    this.#models = models;
+    this.#ordinals = ordinals;
+    this.#read = read;
+    const { groupMax, groupsUnderWayMax: underWayMax } = mongoJobLimits;
+    const keyOf = ({ change }: Write) => change.next.spec.id;
+    this.#inserts = new GroupCommit({
+      write: (writes) => this.#insert(writes),
+      keyOf,
+      groupMax,
+      underWayMax,
+    });
+    this.#updates = new GroupCommit({
+      write: (writes) => this.#update(writes),
+      keyOf,
+      groupMax,
+      underWayMax,
+    });
+    this.#specs = new GroupCommit({
+      write: (specs) => this.#insertSpecs(specs),
+      keyOf: ({ _id }) => _id,
+      groupMax: mongoJobLimits.specGroupMax,
+      underWayMax,
+    });
+  }
+
+  async write(change: JobChange): Promise<ChangeResult> {
+    const number = this.#ordinals.take();
+    const write = { change, number, by: this.#mark() };
+    try {
+      const result = await (change.expectedVersion === 0
+        ? this.#inserts.add(write)
+        : this.#updates.add(write));
+      this.#ordinals.settle(number);
+      return result;
+    } catch (error) {
+      this.#ordinals.lose(number);
+      throw error;
+    }
+  }
+
+  #mark(): string {
+    this.#writes += 1;
+    return `${this.#name}${this.#writes.toString(36)}`;
+  }
+
+  async #insert(writes: readonly Write[]): Promise<Outcome<ChangeResult>[]> {
+    const specs = writes.map(({ change }) => JSON.stringify(change.next.spec));
+    const apart = await this.#keepApart(writes, specs);
+    const docs = writes.map((write, n) => newDocument(write, apart.has(n) ? undefined : specs[n]));
+    const errors = await bulkErrors(() =>
+      this.#models.jobs.collection.insertMany(docs as never[], { ordered: false }),
+    );
+    if (errors.size === 0) return writes.map(() => ({ value: { stored: true } }));
+    return this.#explainInserts(writes, errors, apart);
+  }
+
+  /** Long specifications go to a collection of their own first; a job without its specification never exists. */
+  async #keepApart(
+    writes: readonly Write[],
+    specs: readonly string[],
+  ): Promise<Map<number, boolean>> {
+    const apart = new Map<number, boolean>();
+    await Promise.all(
+      specs.map(async (spec, n) => {
+        if (spec.length <= mongoJobLimits.specInlineChars) return;
+        apart.set(n, await this.#specs.add({ _id: writes[n]!.change.next.spec.id, spec }));
+      }),
+    );
+    return apart;
+  }
+
+  /** Each: whether it is new. */
+  async #insertSpecs(specs: readonly SpecDocument[]): Promise<Outcome<boolean>[]> {
+    const errors = await bulkErrors(() =>
+      this.#models.specs.collection.insertMany([...specs] as never[], { ordered: false }),
+    );
+    return specs.map((_, n) => {
+      const error = errors.get(n);
+      if (!error || error.code === DUPLICATE) return { value: !error };
+      return { error: new Error(`the specification was not stored: ${error.errmsg}`) };
+    });
+  }
+
+  async #explainInserts(
+    writes: readonly Write[],
+    errors: ReadonlyMap<number, OperationError>,
+    apart: ReadonlyMap<number, boolean>,
+  ): Promise<Outcome<ChangeResult>[]> {
+    const refused = writes.filter((_, n) => errors.get(n)?.code === DUPLICATE);
+    const byId = await this.#byId(refused);
+    const byKey = await this.#byKey(refused);
+    return Promise.all(
+      writes.map(async (write, n): Promise<Outcome<ChangeResult>> => {
+        const error = errors.get(n);
+        if (!error) return { value: { stored: true } };
+        if (error.code !== DUPLICATE) return { error: failure(error) };
+        const { id, owner, idempotencyKey } = write.change.next.spec;
+        const sameId = byId.get(id);
+        if (sameId?.doc.by === write.by) return { value: { stored: true } };
+        const current =
+          (idempotencyKey === undefined ? undefined : byKey.get(`${owner}\0${idempotencyKey}`)) ??
+          sameId?.job;
+        // Refused by a job that has gone since: sending again is safe.
+        if (!current) return { error: new Error("refused as a duplicate of no job") };
+        if (apart.get(n)) await this.#models.specs.deleteOne({ _id: id });
+        return { value: { stored: false, current } };
+      }),
+    );
+  }
+
+  async #byKey(writes: readonly Write[]): Promise<Map<string, Job>> {
+    const keys = writes.flatMap(({ change: { next } }) => {
+      const { owner, idempotencyKey } = next.spec;
+      return idempotencyKey === undefined ? [] : [{ owner, idempotencyKey }];
+    });
+    if (keys.length === 0) return new Map();
+    const found: JobDocument[] = [];
+    for (const [owner, own] of Map.groupBy(keys, (key) => key.owner))
+      found.push(
+        ...(await this.#models.jobs
+          .find({ owner, idempotencyKey: { $in: own.map((key) => key.idempotencyKey) } })
+          .lean<JobDocument[]>()),
+      );
+    const jobs = await this.#read(found);
+    return new Map(jobs.map((job) => [`${job.spec.owner}\0${job.spec.idempotencyKey}`, job]));
+  }
+
+  async #byId(writes: readonly Write[]): Promise<Map<string, { doc: JobDocument; job: Job }>> {
+    if (writes.length === 0) return new Map();
+    const docs = await this.#models.jobs
+      .find({ _id: { $in: writes.map(({ change }) => change.next.spec.id) } })
+      .lean<JobDocument[]>();
+    const jobs = await this.#read(docs);
+    return new Map(docs.map((doc, n) => [doc._id, { doc, job: jobs[n]! }]));
+  }
+
+  async #update(writes: readonly Write[]): Promise<Outcome<ChangeResult>[]> {
+    let found = 0;
+    const errors = await bulkErrors(async () => {
+      const operations = writes.map((write) => ({ updateOne: updateOf(write) }));
+      const { collection } = this.#models.jobs;
+      const result = await collection.bulkWrite(operations as never[], { ordered: false });
+      found = result.matchedCount;
+    });
+    if (errors.size === 0 && found === writes.length)
+      return writes.map(() => ({ value: { stored: true } }));
+    const stored = await this.#byId(writes);
+    return Promise.all(
+      writes.map(async (write, n): Promise<Outcome<ChangeResult>> => {
+        const error = errors.get(n);
+        const current = stored.get(write.change.next.spec.id);
+        if (current?.doc.by === write.by) return { value: { stored: true } };
+        if (error) return { error: failure(error) };
+        const { ended, state } = current?.doc ?? {};
+        const waits = current?.doc.version === write.change.expectedVersion;
+        if (waits && ended !== undefined && state !== undefined)
+          return this.#updateEnded(write, { ended, state });
+        return refusal(write, current);
+      }),
+    );
+  }
+
+  /** A retry, or a late word about a job that has ended: rare, and the tally must know what it was. */
+  async #updateEnded(
+    write: Write,
+    before: { ended: number; state: Job["state"] },
+  ): Promise<Outcome<ChangeResult>> {
+    const { filter, update } = updateOf(write, before);
+    const { matchedCount } = await this.#models.jobs.collection.updateOne(
+      filter as never,
+      update as never,
+    );
+    if (matchedCount === 1) return { value: { stored: true } };
+    const current = (await this.#byId([write])).get(write.change.next.spec.id);
+    if (current?.doc.by === write.by) return { value: { stored: true } };
+    return refusal(write, current);
+  }
+}
+
+const failure = ({ errmsg = "the write failed", code }: OperationError) =>
+  Object.assign(new Error(errmsg), { code });
+
+/** Why an update found no document to change. */
+function refusal(
+  { change }: Write,
+  current: { doc: JobDocument; job: Job } | undefined,
+): Outcome<ChangeResult> {
+  if (current && current.doc.term > change.term) return { value: { stored: false, deposed: true } };
+  if (current?.doc.version === change.expectedVersion)
+    return {
+      error: new Error("the store did not take the change, for no reason that can be seen"),
+    };
+  return { value: { stored: false, current: current?.job } };
+}
