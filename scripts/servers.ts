@@ -1,4 +1,3 @@
-import { mkdirSync } from "node:fs";
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { type ServerName, serverNames } from "./servers/server.ts";
@@ -32,6 +31,10 @@ function named(text: string | undefined): readonly ServerName[] {
   return [...new Set(words)] as ServerName[];
 }
 
+/** For a shell to read. */
+const quoted = (text: string) =>
+  /^[\w.:/@%+=-]*$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+
 async function main(): Promise<void> {
   const { values } = parseArgs({
     options: {
@@ -46,13 +49,13 @@ async function main(): Promise<void> {
   const progress = (line: string) => console.error(`servers: ${line}`);
   if (values.install) return installServers({ only, progress });
   const dir = values.dir === undefined ? undefined : resolve(from, values.dir);
-  if (dir !== undefined) mkdirSync(dir, { recursive: true });
   const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
   // Until they run, what has been started so far is left to the watchdog.
   const leave = () => process.exit(130);
   for (const signal of signals) process.on(signal, leave);
   const servers = await startServers({ only, progress, ...(dir === undefined ? {} : { dir }) });
-  for (const [name, value] of Object.entries(servers.env)) console.log(`export ${name}=${value}`);
+  for (const [name, value] of Object.entries(servers.env))
+    console.log(`export ${name}=${quoted(value)}`);
   console.error(`servers: running, logs in ${servers.dir}; Ctrl-C stops them`);
   await new Promise((interrupted) => {
     for (const signal of signals) process.off(signal, leave).on(signal, interrupted);

@@ -16,6 +16,7 @@ export const limits = {
   installStepMs: 20 * 60_000,
   /** How long one run waits for another that installs the same thing. */
   installWaitMs: 30 * 60_000,
+  installWaitPauseMs: 250,
   /** Starts on another port when somebody took the one that was free a moment before. */
   portAttempts: 3,
   /** Of a log, in an error message. */

@@ -1,8 +1,10 @@
-import { chown, mkdir, readFile, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { chown, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { aptInstall, findProgram, isRoot, runStep } from "./install-steps.ts";
 import { installOnce, type Progress, ServerMissing } from "./server-cache.ts";
 
+const KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /** Change this when what is installed below changes: a folder of another name is installed beside the old one. */
 const FOLDER = "debian-testing-documentdb-1";
 const PACKAGES = ["postgresql-18", "postgresql-18-documentdb"];
@@ -20,7 +22,7 @@ const missing = (what: string) =>
  * cluster that has the extension, to be copied for each run.
  */
 export interface DebianPostgres {
-  /** A new cluster under `dir`, as fast as copying it. */
+  /** Makes `dir` a new cluster, as fast as copying it. */
   copyCluster(dir: string): Promise<void>;
   /** Command line that runs one of PostgreSQL's programs with the cluster of `dir`. */
   command(
@@ -72,7 +74,10 @@ async function postgresIn(folder: string): Promise<DebianPostgres> {
   return {
     command,
     async copyCluster(dir) {
-      await runStep("cp", ["-a", `${join(folder, "cluster")}/.`, dir]);
+      const partial = `${dir}.partial`;
+      await rm(partial, { recursive: true, force: true });
+      await runStep("cp", ["-a", join(folder, "cluster"), partial]);
+      await rename(partial, dir);
     },
   };
 }
@@ -88,9 +93,10 @@ async function postgresUser(root: string): Promise<string> {
 
 async function install(folder: string, progress: Progress): Promise<void> {
   const mirror = await debianMirror();
-  const tools = ["debootstrap", "unshare", "chroot"];
-  if (tools.some((tool) => !findProgram(tool)) || !(await keyring()))
-    await aptInstall(["debootstrap", "debian-archive-keyring", "util-linux"], progress);
+  const ready = () =>
+    ["debootstrap", "unshare", "chroot"].every((tool) => findProgram(tool)) && existsSync(KEYRING);
+  const packages = ["debootstrap", "debian-archive-keyring", "util-linux"];
+  if (!ready() && !(await aptInstall(packages, ready, progress))) throw missing("debootstrap");
   const root = join(folder, "root");
   progress("fetching Debian testing for PostgreSQL, a minute or two");
   // In a mount namespace of its own: whatever it mounts is gone with it, even when it is killed.
@@ -151,13 +157,6 @@ async function makeCluster(folder: string, progress: Progress): Promise<void> {
     await run("pg_ctl", [...control, "-m", "fast", "stop"]);
   }
 }
-
-const KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg";
-const keyring = () =>
-  readFile(KEYRING).then(
-    () => true,
-    () => false,
-  );
 
 /** Where this machine's own apt fetches Debian from; DEBIAN_MIRROR goes before it. */
 async function debianMirror(): Promise<string> {

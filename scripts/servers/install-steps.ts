@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { homedir } from "node:os";
 import { delimiter, join } from "node:path";
 import { limits } from "./config.ts";
-import { installOnce, type Progress, ServerMissing } from "./server-cache.ts";
+import { cacheDir, installOnce, type Progress, ServerMissing, withLock } from "./server-cache.ts";
 
 /** A program that the environment variable names, or that is on PATH, or where distributions put servers. */
 export function findProgram(name: string, variable?: string): string | undefined {
@@ -74,36 +74,26 @@ export function runStep(
   });
 }
 
-/** Two apt-get at a time would refuse each other's lock; `Dpkg::Lock::Timeout` covers those of other processes. */
-let aptTurn: Promise<unknown> = Promise.resolve();
-
-/** Installs packages of the machine's own distribution. Answers false where that cannot be done. */
+/**
+ * Installs packages of the machine's own distribution, unless `there` says that somebody has done so meanwhile.
+ * @returns False where that cannot be done: not root, or another kind of system.
+ */
 export async function aptInstall(
   packages: readonly string[],
+  there: () => boolean,
   progress: Progress,
 ): Promise<boolean> {
   if (!isRoot() || !findProgram("apt-get")) return false;
-  const work = async () => {
+  await withLock("apt", progress, async () => {
+    if (there()) return;
     progress(`installing ${packages.join(", ")} with apt-get`);
-    const options = [
-      "-q",
-      "-o",
-      "DPkg::Lock::Timeout=600",
-      "-o",
-      "Acquire::Check-Valid-Until=false",
-    ];
     const env = { DEBIAN_FRONTEND: "noninteractive" };
-    await runStep("apt-get", [...options, "update"], env);
-    await runStep(
-      "apt-get",
-      [...options, "install", "-y", "--no-install-recommends", ...packages],
-      env,
-    );
-  };
-  const turn = aptTurn.then(work);
-  aptTurn = turn.catch(() => undefined);
-  await turn;
-  return true;
+    const options = ["-q", "-o", "DPkg::Lock::Timeout=600"];
+    await runStep("apt-get", [...options, "-o", "Acquire::Check-Valid-Until=false", "update"], env);
+    const install = ["install", "-y", "--no-install-recommends", ...packages];
+    await runStep("apt-get", [...options, ...install], env);
+  });
+  return there();
 }
 
 /**
@@ -114,8 +104,9 @@ export async function goInstall(
   { program, module, version }: { program: string; module: string; version: string },
   progress: Progress,
 ): Promise<string | undefined> {
-  if (!findProgram("go")) return undefined;
-  const folder = await installOnce(`${program}-${version}`, progress, async (partial) => {
+  const name = `${program}-${version}`;
+  if (!existsSync(join(cacheDir(), name)) && !findProgram("go")) return undefined;
+  const folder = await installOnce(name, progress, async (partial) => {
     progress(`compiling ${program} ${version}, a minute or two`);
     await runStep("go", ["install", `${module}@${version}`], { GOBIN: partial, GOFLAGS: "" });
   });

@@ -18,6 +18,9 @@ const fromGo = {
 /** Connections of FerretDB to PostgreSQL; fewer than PostgreSQL takes, which needs some for itself. */
 const POOL = 100;
 
+/** What the operating system takes as the path of a socket. */
+const SOCKET_PATH_BYTES = 107;
+
 async function ferretProgram(progress: Progress): Promise<string> {
   const found = process.env["FERRETDB_PATH"] || (await goInstall(fromGo, progress));
   if (found) return found;
@@ -32,9 +35,7 @@ export const mongo: ServerKind = {
   setting: "MONGO_URL",
   companions: [],
   async install(progress) {
-    // What is impossible here is found before anything takes minutes.
-    const both = await Promise.allSettled([debianPostgres(progress), ferretProgram(progress)]);
-    for (const one of both) if (one.status === "rejected") throw one.reason;
+    await Promise.all([debianPostgres(progress), ferretProgram(progress)]);
   },
   async prepare({ dir, record, port, progress }) {
     const [postgres, ferret] = await Promise.all([
@@ -42,12 +43,13 @@ export const mongo: ServerKind = {
       ferretProgram(progress),
     ]);
     const cluster = join(dir, "cluster");
+    if (Buffer.byteLength(join(cluster, "run", ".s.PGSQL.5432")) > SOCKET_PATH_BYTES)
+      throw new ServerMissing(
+        `--dir: ${dir} is too long for the path of a socket; choose a shorter one`,
+      );
     const state = join(dir, "ferretdb");
     await mkdir(state, { recursive: true });
-    if (!existsSync(join(cluster, "data", "PG_VERSION"))) {
-      await mkdir(cluster, { recursive: true });
-      await postgres.copyCluster(cluster);
-    }
+    if (!existsSync(cluster)) await postgres.copyCluster(cluster);
     const socket = encodeURIComponent(join(cluster, "run"));
     const database = new ManagedProcess(
       {

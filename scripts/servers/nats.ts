@@ -18,7 +18,7 @@ async function program(progress: Progress): Promise<string> {
   const find = () => findProgram("nats-server", "NATS_SERVER_PATH");
   const found = find();
   if (found) return found;
-  if (await aptInstall(["nats-server"], progress)) return find()!;
+  if (await aptInstall(["nats-server"], () => find() !== undefined, progress)) return find()!;
   const compiled = await goInstall(fromGo, progress);
   if (compiled) return compiled;
   throw new ServerMissing(

@@ -11,7 +11,7 @@ async function program(progress: Progress): Promise<string> {
   const find = () => findProgram("redis-server", "REDIS_SERVER_PATH");
   const found = find();
   if (found) return found;
-  if (await aptInstall(["redis-server"], progress)) return find()!;
+  if (await aptInstall(["redis-server"], () => find() !== undefined, progress)) return find()!;
   throw new ServerMissing(
     "There is no redis-server, and no root with apt-get to get it: install it, or set REDIS_URL to a running one.",
   );

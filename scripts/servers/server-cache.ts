@@ -27,11 +27,7 @@ export async function installOnce(
 ): Promise<string> {
   const folder = join(cacheDir(), name);
   if (existsSync(folder)) return folder;
-  await mkdir(cacheDir(), { recursive: true });
-  const unlock = await lock(join(cacheDir(), `${name}.lock`), () =>
-    progress(`waiting for another run that installs ${name}`),
-  );
-  try {
+  return withLock(name, progress, async () => {
     if (existsSync(folder)) return folder;
     for (const entry of await readdir(cacheDir()))
       if (entry.startsWith(`${name}.partial-`))
@@ -45,25 +41,44 @@ export async function installOnce(
       throw error;
     }
     return folder;
+  });
+}
+
+/** Does some work of an installation while no other run does the work of the same name. */
+export async function withLock<T>(
+  name: string,
+  progress: Progress,
+  work: () => Promise<T>,
+): Promise<T> {
+  await mkdir(cacheDir(), { recursive: true });
+  const end = performance.now() + limits.installWaitMs;
+  const file = join(cacheDir(), `${name}.lock`);
+  let unlock = tryLock(file);
+  if (!unlock) progress(`waiting for another run that installs ${name}`);
+  while (!unlock) {
+    if (performance.now() > end) throw new Error(`${file} is held by a run that does not end`);
+    await new Promise((resolve) => setTimeout(resolve, limits.installWaitPauseMs));
+    unlock = tryLock(file);
+  }
+  try {
+    return await work();
   } finally {
     unlock();
   }
 }
 
-/** The operating system gives this lock back whatever way the process ends, `kill -9` included. */
-async function lock(file: string, waiting: () => void): Promise<() => void> {
-  const end = performance.now() + limits.installWaitMs;
-  for (let told = false; ; ) {
-    const database = new DatabaseSync(file);
-    try {
-      database.exec("PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE");
-      return () => database.close();
-    } catch (error) {
-      database.close();
-      if (!/locked|busy/i.test((error as Error).message) || performance.now() > end) throw error;
-    }
-    if (!told) waiting();
-    told = true;
-    await new Promise((resolve) => setTimeout(resolve, 500));
+/**
+ * The operating system gives this lock back whatever way the process ends, `kill -9` included.
+ * @returns What gives it back, or undefined when somebody holds it.
+ */
+export function tryLock(file: string): (() => void) | undefined {
+  const database = new DatabaseSync(file);
+  try {
+    database.exec("PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE");
+    return () => database.close();
+  } catch (error) {
+    database.close();
+    if (!/locked|busy/i.test((error as Error).message)) throw error;
+    return undefined;
   }
 }

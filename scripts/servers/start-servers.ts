@@ -15,7 +15,7 @@ import {
   type ServerName,
   serverNames,
 } from "./server.ts";
-import { type Progress, ServerMissing } from "./server-cache.ts";
+import { type Progress, ServerMissing, tryLock } from "./server-cache.ts";
 
 const kinds: Record<ServerName, ServerKind> = { nats, redis, mongo, s3 };
 
@@ -36,13 +36,13 @@ export class Servers {
   /** Data and logs, a folder for each server. */
   readonly dir: string;
   readonly #servers: Map<ServerName, Server>;
-  readonly #record: RunRecord;
+  readonly #finish: () => Promise<void>;
   #stopped: Promise<void> | undefined;
 
-  constructor(dir: string, servers: readonly Server[], record: RunRecord) {
+  constructor(dir: string, servers: readonly Server[], finish: () => Promise<void>) {
     this.dir = dir;
     this.#servers = new Map(servers.map((server) => [server.name, server]));
-    this.#record = record;
+    this.#finish = finish;
     for (const server of servers) Object.assign(this.env, server.env);
   }
 
@@ -59,14 +59,9 @@ export class Servers {
 
   /** Ends them all and removes what they leave. May be called again. */
   stop(): Promise<void> {
-    this.#stopped ??= stopAll([...this.#servers.values()], this.#record);
+    this.#stopped ??= this.#finish();
     return this.#stopped;
   }
-}
-
-async function stopAll(servers: readonly Server[], record: RunRecord): Promise<void> {
-  await Promise.allSettled(servers.map((server) => (server.given ? undefined : server.stop())));
-  await record.close();
 }
 
 /**
@@ -77,7 +72,11 @@ async function stopAll(servers: readonly Server[], record: RunRecord): Promise<v
 export async function startServers(options: StartOptions = {}): Promise<Servers> {
   const { only = serverNames, own = false, progress = () => undefined } = options;
   await sweepStaleRuns();
+  await installServers(options);
   const dir = options.dir ?? (await mkdtemp(join(tmpdir(), "reelmesh-servers-")));
+  await mkdir(dir, { recursive: true });
+  const unlock = tryLock(join(dir, "servers.lock"));
+  if (!unlock) throw new ServerMissing(`${dir} is in use by servers that run already`);
   const record = await RunRecord.open(options.dir === undefined ? dir : undefined);
   const results = await Promise.allSettled(
     only.map((name) =>
@@ -86,8 +85,13 @@ export async function startServers(options: StartOptions = {}): Promise<Servers>
   );
   const servers = results.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
   const failed = results.find((one) => one.status === "rejected");
-  if (!failed) return new Servers(dir, servers, record);
-  await stopAll(servers, record);
+  const finish = async () => {
+    await Promise.allSettled(servers.map((server) => (server.given ? undefined : server.stop())));
+    unlock();
+    await record.close();
+  };
+  if (!failed) return new Servers(dir, servers, finish);
+  await finish();
   throw failed.reason;
 }
 
@@ -133,10 +137,19 @@ export async function installServers({
   progress = () => undefined,
 }: StartOptions): Promise<void> {
   const results = await Promise.allSettled(
-    only.filter((name) => own || !isGiven(name)).map((name) => kinds[name].install(progress)),
+    only.filter((name) => own || !isGiven(name)).map((name) => installOne(kinds[name], progress)),
   );
   const reasons = results.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));
-  const broken = reasons.find((reason) => !(reason instanceof ServerMissing));
-  if (broken) throw broken;
   if (reasons.length > 0) throw new ServerMissing(reasons.map(({ message }) => message).join("\n"));
+}
+
+async function installOne({ install, name, setting }: ServerKind, progress: Progress) {
+  try {
+    await install(progress);
+  } catch (error) {
+    if (error instanceof ServerMissing) throw error;
+    throw new ServerMissing(
+      `${name} cannot be installed; set ${setting} to a running one instead: ${(error as Error).message}`,
+    );
+  }
 }
