@@ -1,6 +1,6 @@
 import type { CallingOptions, Context, Middleware, Service } from "moleculer";
 import type { Telemetry } from "./node-telemetry.ts";
-import type { Span } from "./span.ts";
+import type { Span, SpanAttributes } from "./span.ts";
 import { currentWork, type WorkScope, withinWork } from "./work-scope.ts";
 
 type TracedContext = Context & { telemetrySpan?: Span };
@@ -13,6 +13,10 @@ export function traceCallsOf(ctx: Context, span: Span): void {
 /** The traceparent of what an action runs under: what a job takes with it. */
 export const traceparentOf = (ctx: object): string | undefined =>
   (ctx as TracedContext).telemetrySpan?.traceparent;
+
+/** Facts about what an action did, on its span where it has one. */
+export const noteOnSpan = (ctx: object, attributes: SpanAttributes): void =>
+  (ctx as TracedContext).telemetrySpan?.set(attributes);
 
 const HEADER = "traceparent";
 /** The edge is watched where requests come in; these are called for each of them. */

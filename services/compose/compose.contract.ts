@@ -19,6 +19,7 @@ export const composeContract = defineContract({
         boot: z
           .string()
           .describe("The run of the node that the order is for; another run refuses it"),
+        trace: z.string().max(200).optional().describe("W3C traceparent of the job"),
       }),
       output: z.object({
         outcome: z.enum(["accepted", "duplicate", "refused"]),

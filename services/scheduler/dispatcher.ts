@@ -190,6 +190,7 @@ export class Dispatcher {
   /** Keeps the indexes in step with a job that has moved, then carries out what must follow. */
   moved(before: Job | undefined, after: Job, effects: readonly Effect[]): void {
     const { id } = after.spec;
+    this.#ports.metrics?.moved(before, after, effects);
     this.unclaim(id);
     if (before?.state === "running") {
       this.#running.delete(id);
@@ -235,6 +236,7 @@ export class Dispatcher {
         owner: spec.owner,
         leaseMs: this.#config.leaseMs,
         boot,
+        trace: spec.trace,
       });
       if (this.#closed) return;
       if (outcome !== "refused") await this.#tell(spec.id, { type: "accepted", attempt });

@@ -22,6 +22,8 @@ export interface ActorPorts {
   gone(id: string): void;
   /** A job is to be read again: there is work for `resync`. */
   rearm(): void;
+  /** It is not known whether a write was carried out, or will be. */
+  unknownOutcome(): void;
   /** Written in the same commit as the state that caused it. */
   settled(entry: OutboxEntry): void;
   /** The state machine, if it is not the real one. */
@@ -197,6 +199,7 @@ export class JobActors {
       return await this.#ports.store.change(change);
     } catch (cause) {
       this.#unsure.add(id);
+      this.#ports.unknownOutcome();
       let current: Job | undefined;
       try {
         current = await this.#ports.store.get(id);

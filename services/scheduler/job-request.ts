@@ -4,7 +4,7 @@ import type { JobSpec, Ms } from "./job.types.ts";
 import { newJobId } from "./job-id.ts";
 import type { Submit } from "./scheduler.contract.ts";
 
-export type SubmitRequest = z.output<typeof Submit> & { owner: string };
+export type SubmitRequest = z.output<typeof Submit> & { owner: string } & Pick<JobSpec, "trace">;
 
 /** What is kept of a request for the whole life of its job. */
 export function specOf(
@@ -22,11 +22,14 @@ export function specOf(
   };
 }
 
-/** Two requests are the same when all that the client chose is, except the delay: that counts from the first one. */
+/**
+ * Two requests are the same when all that the client chose is, except the delay: that counts from the first one. Each
+ * has a trace of its own.
+ */
 export const isSameRequest = (a: JobSpec, b: JobSpec): boolean => requestOf(a) === requestOf(b);
 
 function requestOf(spec: JobSpec): string {
-  const { id: _id, createdAt: _createdAt, dueAt: _dueAt, ...request } = spec;
+  const { id: _id, createdAt: _createdAt, dueAt: _dueAt, trace: _trace, ...request } = spec;
   return canonical(request);
 }
 function canonical(value: unknown): string {

@@ -51,6 +51,8 @@ export interface JobSpec {
   stallMs: number;
   requires: Requirements;
   onSettled?: SettledCallback;
+  /** Place in the trace of the request that submitted it (W3C traceparent), where that is recorded. */
+  trace?: string;
 }
 
 /** Counters and marks that survive from attempt to attempt. */
@@ -165,4 +167,6 @@ export interface StartOrder {
   owner: string;
   leaseMs: number;
   boot: string;
+  /** Trace of the job: every attempt, on whatever node, hangs under the same span. */
+  trace?: string;
 }

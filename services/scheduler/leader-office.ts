@@ -1,6 +1,7 @@
 import type { Service, ServiceBroker } from "moleculer";
 import { type ServiceHost, systemActor } from "../../lib/service.ts";
 import { schedulerConfig } from "./config.ts";
+import { jobMeterOf } from "./job-meter.ts";
 import type { JobStore } from "./job-store.ts";
 import { Leader, type LeaderPorts } from "./leader.ts";
 import { schedulerContract } from "./scheduler.contract.ts";
@@ -54,6 +55,8 @@ export class LeaderOffice {
     const timer = new WakeTimer((error) => logger.error("tick failed", error));
     const term: Term = { number, isOver: false, timer };
     this.#term = term;
+    const meter = jobMeterOf(config);
+    meter?.rest();
     const leader = await Leader.open(this.#ports(number, () => timer.rearm()));
     term.leader = leader;
     if (term.isOver) {
@@ -63,6 +66,7 @@ export class LeaderOffice {
     const found = registered(broker, schedulerContract.name);
     term.service = broker.createService(schedulerOf(leader, number).schema({ config }));
     timer.start(leader);
+    meter?.lead(leader, number);
     await found;
   }
 
@@ -74,6 +78,7 @@ export class LeaderOffice {
     term.isOver = true;
     term.timer?.stop();
     term.leader?.close();
+    jobMeterOf(this.#host.config)?.rest();
     try {
       if (term.service) await this.#host.broker.destroyService(term.service);
     } catch (error) {
@@ -83,7 +88,7 @@ export class LeaderOffice {
 
   /** The leader's ports over the mesh. A call that gets no answer rejects: the leader takes it as unknown. */
   #ports(term: number, rearm: () => void): LeaderPorts {
-    const { broker, call, logger } = this.#host;
+    const { broker, call, config, logger } = this.#host;
     const { nodeCallMs, deliveryCallMs } = schedulerConfig;
     return {
       store: this.#store,
@@ -99,6 +104,7 @@ export class LeaderOffice {
       deliver: ({ action, params }) =>
         broker.call(action, params, { timeout: deliveryCallMs, meta: { actor: systemActor } }),
       log: (level, text) => logger[level](text),
+      metrics: jobMeterOf(config),
       rearm,
     };
   }

@@ -1,6 +1,7 @@
 import type { FenceReason } from "./job.messages.ts";
 import type { step } from "./job.step.ts";
 import type { Ms, StartOrder } from "./job.types.ts";
+import type { JobMetrics } from "./job-meter.ts";
 import type { JobStore, OutboxEntry } from "./job-store.ts";
 
 /** Everything that the leader needs of the world. It has no clock, timer or network of its own. */
@@ -28,6 +29,8 @@ export interface LeaderPorts {
   probe?(node: string): Promise<{ boot: string }>;
   /** Calls the action with the parameters, `{ job, params }`; rejects when it must be tried again. */
   deliver(entry: OutboxEntry): Promise<unknown>;
+  /** Hears of each transition that is on disk. */
+  metrics?: Pick<JobMetrics, "moved">;
   log(level: "info" | "warn" | "error", text: string): void;
   /** The state machine; a test that wants to see a broken rule caught gives another. */
   step?: typeof step;

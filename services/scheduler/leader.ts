@@ -45,6 +45,8 @@ export class Leader {
   /** Jobs whose acceptance is being stored, for the bound of the queue. */
   #accepting = 0;
   #straysAt: Ms;
+  /** The store may hold active jobs that nobody here has heard of: a write without an answer came through late. */
+  #mayMissJobs = false;
   #closed = false;
 
   private constructor(ports: LeaderPorts, config: SchedulerConfig) {
@@ -74,6 +76,9 @@ export class Leader {
         moved: (before, after, effects) => this.#dispatcher.moved(before, after, effects),
         gone: (id) => this.#dispatcher.unclaim(id),
         rearm: () => ports.rearm?.(),
+        unknownOutcome: () => {
+          this.#mayMissJobs = true;
+        },
         settled: (entry) => this.#outbox.add(entry),
         step: ports.step,
       },
@@ -91,6 +96,11 @@ export class Leader {
     for (const queue of await ports.store.pausedQueues()) leader.#dispatcher.setPaused(queue, true);
     for await (const job of ports.store.active()) leader.#actors.adopt(job);
     return leader;
+  }
+
+  /** Callbacks that are known here and not delivered yet. */
+  get outboxSize(): number {
+    return this.#outbox.size;
   }
 
   /** Places and sends nothing more, and answers NOT_LEADER. What is on disk is for the next leader. */
@@ -357,9 +367,16 @@ export class Leader {
 
   /** An earlier leader's write may reach a store without transactions after the take-over. */
   async #adoptStrays(now: Ms): Promise<void> {
+    const { store, term } = this.#ports;
     this.#straysAt = now + this.#config.straysMs;
-    for (const { spec } of await this.#ports.store.strays(this.#ports.term))
-      this.#actors.doubt(spec.id);
+    const mayMissJobs = this.#mayMissJobs;
+    // If no answer comes now, they are strays no more and still unknown.
+    this.#mayMissJobs = true;
+    for (const { spec } of await store.strays(term)) this.#actors.doubt(spec.id);
+    if (mayMissJobs)
+      for await (const { spec } of store.active())
+        if (!this.#actors.get(spec.id)) this.#actors.doubt(spec.id);
+    this.#mayMissJobs = false;
   }
 
   /** When `tick` has something to do; nothing: it can sleep until somebody speaks. */

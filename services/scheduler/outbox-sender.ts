@@ -40,6 +40,11 @@ export class OutboxSender {
     this.#config = config;
   }
 
+  /** Entries that wait here or are under way; the store may have more. */
+  get size(): number {
+    return this.#known.size;
+  }
+
   /** Takes an entry that was just stored. */
   add(entry: OutboxEntry): void {
     if (this.#known.size >= HELD_MAX) {

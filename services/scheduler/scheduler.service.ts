@@ -1,8 +1,10 @@
 import { isEdgeCall } from "../../lib/access.middleware.ts";
 import { AppError } from "../../lib/errors.ts";
 import { implementService, type ServiceDefinition, systemActor } from "../../lib/service.ts";
+import { noteOnSpan, traceparentOf } from "../../lib/telemetry/telemetry.middleware.ts";
 import { schedulerConfig } from "./config.ts";
 import { checkPayload } from "./job-kinds.ts";
+import { jobMeterOf } from "./job-meter.ts";
 import type { Leader } from "./leader.ts";
 import { schedulerContract } from "./scheduler.contract.ts";
 
@@ -17,17 +19,21 @@ export function schedulerOf(leader: Leader, term: number): ServiceDefinition {
       },
     },
     handlers: {
-      submit: (ctx, { leader }) => {
+      submit: async (ctx, { leader }, { config }) => {
         const { params, meta } = ctx;
         const actor = meta.actor ?? systemActor;
         // A callback is called as the system itself: whoever comes from outside must not choose one.
         if (params.onSettled && isEdgeCall(ctx) && actor.realm !== "system")
           throw new AppError("FORBIDDEN", { reason: "onSettled is for services" });
-        return leader.submit({
+        const answer = await leader.submit({
           ...params,
           owner: params.owner ?? `${actor.realm}:${actor.id}`,
           payload: checkPayload(params.kind, params.payload),
+          trace: traceparentOf(ctx),
         });
+        noteOnSpan(ctx, { "job.id": answer.id, "job.kind": answer.kind });
+        if (!answer.repeated) jobMeterOf(config)?.accepted(answer.queue);
+        return answer;
       },
       get: ({ params }, { leader }) => leader.get(params.id),
       list: ({ params }, { leader }) => leader.list(params),
@@ -44,9 +50,21 @@ export function schedulerOf(leader: Leader, term: number): ServiceDefinition {
       },
       stats: (_ctx, { leader }) => leader.stats(),
       nodes: (_ctx, { leader }) => ({ nodes: leader.nodes() }),
-      heartbeat: ({ params }, { leader }) => leader.heartbeat(params.report, params.attempts),
-      complete: ({ params }, { leader }) => leader.complete(params),
-      fail: ({ params }, { leader }) => leader.fail(params),
+      heartbeat: async ({ params }, { leader }, { config }) => {
+        const answer = await leader.heartbeat(params.report, params.attempts);
+        if (answer.fenced.length > 0) jobMeterOf(config)?.fenced(answer.fenced);
+        return answer;
+      },
+      complete: async ({ params }, { leader }, { config }) => {
+        const answer = await leader.complete(params);
+        if (answer.outcome === "fenced") jobMeterOf(config)?.lateReport();
+        return answer;
+      },
+      fail: async ({ params }, { leader }, { config }) => {
+        const answer = await leader.fail(params);
+        if (answer.outcome === "fenced") jobMeterOf(config)?.lateReport();
+        return answer;
+      },
       handBack: ({ params }, { leader }) => leader.handBack(params),
       addLog: async ({ params }, { leader }) => {
         await leader.addLog(params.jobId, params.attempt, params.lines);
