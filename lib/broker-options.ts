@@ -42,7 +42,7 @@ function loggerOf(config: Config): BrokerOptions["logger"] {
 /** Moleculer's options for a node with this configuration. A fresh object each time: the broker changes it. */
 export function brokerOptions(config: Config, over: Partial<BrokerOptions> = {}): BrokerOptions {
   return {
-    namespace: "reelmesh",
+    namespace: config.NAMESPACE,
     nodeID: nodeName(config),
     transporter: transporterOf(config),
     logger: loggerOf(config),

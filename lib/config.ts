@@ -98,6 +98,13 @@ const settings = {
     about:
       "Messaging between nodes, nats://host:port, several separated by commas; default: none, one process",
   },
+  NAMESPACE: {
+    schema: z
+      .string()
+      .regex(/^[\w-]{1,32}$/, "must be 1 to 32 letters, digits, dashes")
+      .default("reelmesh"),
+    about: "Name of the mesh: nodes of different names do not see each other on the same NATS",
+  },
   NATS_USER: { schema: z.string().min(1).optional(), about: "User at the NATS server" },
   NATS_PASSWORD: {
     schema: z.string().min(1).optional(),

@@ -11,24 +11,19 @@ import { claims, type Hosting, hostingOf } from "./hosting.ts";
 interface MeshNode {
   id: string;
   available: boolean;
-  metadata: { hosting?: Hosting };
+  metadata: { hosting?: Hosting & { readyAt?: number } };
   services?: readonly { name: string }[];
 }
 
-/**
- * Whether this node must leave a role to another one, of nodes that are both in the mesh. Who serves already stays; of
- * two that start at the same time the one whose name sorts first goes on.
- * @returns the sentence for the operator; undefined when the role may be hosted.
- */
-function conflictWith(node: MeshNode, self: ServiceBroker, config: Config): string | undefined {
+/** The sentence for the operator when both nodes would host a role whose data have one writer. */
+function conflictBetween(self: ServiceBroker, node: MeshNode, config: Config): string | undefined {
   const theirs = node.metadata?.hosting;
   if (!theirs || node.id === self.nodeID || !node.available) return undefined;
   const own = hostingOf(config);
   for (const { role, service, missing } of claims) {
     if (!own.roles.includes(role) || !theirs.roles.includes(role)) continue;
     if (!own.local.includes(role) && !theirs.local.includes(role)) continue;
-    const serves = (node.services ?? []).some(({ name }) => name === service);
-    if (!serves && self.nodeID < node.id) continue;
+    if (!(node.services ?? []).some(({ name }) => name === service)) continue;
     const needed = missing(config);
     return needed.length > 0
       ? `SERVICES: node ${node.id} of this mesh hosts ${role} already, and this node would keep data of its own in DATA_DIR. Set ${needed.join(" and ")} on both nodes, or leave ${role} out of SERVICES here`
@@ -37,33 +32,51 @@ function conflictWith(node: MeshNode, self: ServiceBroker, config: Config): stri
   return undefined;
 }
 
+/** So long the word of a node that became ready at the same time may be on its way. */
+const NEWS_MS = 600;
+
 /**
- * Stops the start of a node that would host a role a second time. A second host that appears later (a healed
- * partition) cannot be undone here: it is reported as an error.
+ * Stops the start of a node that would host a role a second time: before its services start when another node serves
+ * already, and right after when both became ready at the same time; the one that was ready first stays. A second host
+ * that appears later (a healed partition) cannot be undone here: it is reported as an error.
  */
 export function soleHostMiddleware(config: Config): Middleware {
   let broker: ServiceBroker;
-  const nodes = () =>
-    broker.registry.nodes.list({
-      onlyAvailable: true,
-      withServices: true,
-    }) as unknown as MeshNode[];
+  const hosting: Hosting & { readyAt?: number } = hostingOf(config);
+  const conflicts = (isOurs: (node: MeshNode) => boolean) => {
+    const nodes = broker.registry.nodes.list({ onlyAvailable: true, withServices: true });
+    for (const node of nodes as unknown as MeshNode[]) {
+      const conflict = conflictBetween(broker, node, config);
+      if (conflict && isOurs(node)) throw new ConfigError(conflict);
+    }
+  };
   return {
     name: "sole-host",
     created(created: ServiceBroker) {
       broker = created;
-      broker.metadata["hosting"] = hostingOf(config);
+      broker.metadata["hosting"] = hosting;
+      // After the services have started and before the mesh hears of them.
+      broker.localBus.on("$broker.started", () => {
+        hosting.readyAt = Date.now();
+      });
     },
     serviceStarting() {
-      if (!broker.transit || broker.started) return;
-      for (const node of nodes()) {
-        const conflict = conflictWith(node, broker, config);
-        if (conflict) throw new ConfigError(conflict);
-      }
+      if (broker.transit && !broker.started) conflicts(() => true);
     },
-    started() {
+    async started() {
+      if (hosting.local.length > 0) {
+        // Moleculer itself would tell of new services up to a second later.
+        await (
+          broker.registry.discoverer as { sendLocalNodeInfo(): Promise<void> }
+        ).sendLocalNodeInfo();
+        await new Promise((resolve) => setTimeout(resolve, NEWS_MS));
+      }
+      const mark = (readyAt: number | undefined, id: string) =>
+        `${String(readyAt ?? 0).padStart(15, "0")} ${id}`;
+      const own = mark(hosting.readyAt, broker.nodeID);
+      conflicts(({ metadata, id }) => mark(metadata.hosting?.readyAt, id) < own);
       broker.localBus.on("$node.connected", ({ node }: { node: MeshNode }) => {
-        const conflict = conflictWith(node, broker, config);
+        const conflict = conflictBetween(broker, node, config);
         if (conflict) broker.logger.error(conflict);
       });
     },
