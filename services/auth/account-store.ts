@@ -1,119 +1,112 @@
-import { createHash, randomBytes, randomUUID } from "node:crypto";
-import type { Actor, Realm } from "../../lib/contract.ts";
-import type { Database } from "../../lib/sqlite/database.ts";
-import { authLimits } from "./config.ts";
+import type { Config } from "../../lib/config.ts";
+import { asAppError } from "../../lib/errors.ts";
+import { acquireDatabase, releaseDatabase } from "../../lib/sqlite/database.ts";
+import { openRecords, recordsFile } from "../../lib/store/open-records.ts";
+import {
+  defineCollection,
+  type RecordStore,
+  type StoredRecord,
+} from "../../lib/store/record-store.ts";
 import { hashPassword, verifyPassword } from "./password.ts";
+import type { TokenStore } from "./token-store.ts";
 
-export interface Administrator {
-  id: string;
+type Fields = {
   username: string;
   password_hash: string;
   /** Hash of the ADMIN_PASSWORD that was last taken over; only for the first administrator. */
-  setting_hash: string | null;
-}
+  setting_hash?: string;
+};
+export type Administrator = StoredRecord<Fields>;
 
-interface TokenRow {
-  realm: Realm;
-  account_id: string;
-  name: string;
-  expires_at: number;
-}
+const administrators = defineCollection({ name: "administrator", filters: { username: "text" } });
 
 const FIRST_ADMINISTRATOR = "admin";
 
-const digestOf = (token: string): string => createHash("sha256").update(token).digest("hex");
-
-/** Administrators and login tokens. A token is stored as its SHA-256 only: the file gives nobody a way in. */
+/** Accounts of administrators, in the record store. */
 export class AccountStore {
-  readonly #db: Database;
-  constructor(db: Database) {
-    this.#db = db;
+  readonly #records: RecordStore<Fields>;
+
+  private constructor(records: RecordStore<Fields>) {
+    this.#records = records;
   }
 
-  async prepare(): Promise<void> {
-    await this.#db.write([
-      {
-        sql: `CREATE TABLE IF NOT EXISTS auth_administrator (
-          id TEXT PRIMARY KEY, username TEXT NOT NULL UNIQUE, password_hash TEXT NOT NULL,
-          setting_hash TEXT, created_at INTEGER NOT NULL) STRICT`,
-      },
-      {
-        sql: `CREATE TABLE IF NOT EXISTS auth_token (
-          digest TEXT PRIMARY KEY, realm TEXT NOT NULL, account_id TEXT NOT NULL, name TEXT NOT NULL,
-          created_at INTEGER NOT NULL, expires_at INTEGER NOT NULL) STRICT`,
-      },
-      {
-        sql: "CREATE INDEX IF NOT EXISTS auth_token_account ON auth_token (realm, account_id, created_at)",
-      },
-      { sql: "CREATE INDEX IF NOT EXISTS auth_token_expiry ON auth_token (expires_at)" },
-    ]);
+  static async open(config: Config): Promise<AccountStore> {
+    const records = await openRecords<Fields>(config, administrators);
+    try {
+      if (config.MONGO_URL === undefined) await takeOverTable(recordsFile(config), records);
+      return new AccountStore(records);
+    } catch (error) {
+      await records.close();
+      throw error;
+    }
   }
 
   /**
-   * The first administrator, `admin`, comes from ADMIN_PASSWORD. A changed setting changes the password and
-   * ends the account's sign-ins; an unchanged one leaves alone what the account has set since.
+   * The first administrator, `admin`, comes from ADMIN_PASSWORD. A changed setting changes the password and ends the
+   * account's sign-ins; an unchanged one leaves alone what the account has set since. Several nodes may do so at
+   * once, and each step may be the last before a crash: the setting counts as taken over only when all is done.
+   * @returns digests of the tokens that it ended.
    */
-  async adoptSetting(password: string, now: number): Promise<void> {
-    const known = this.administrator(FIRST_ADMINISTRATOR);
-    if (known?.setting_hash && (await verifyPassword(password, known.setting_hash))) return;
-    const hash = await hashPassword(password);
-    await this.#db.write(
-      known
-        ? [
-            {
-              sql: "UPDATE auth_administrator SET password_hash = ?, setting_hash = ? WHERE id = ?",
-              params: [hash, hash, known.id],
-            },
-            {
-              sql: "DELETE FROM auth_token WHERE realm = 'admin' AND account_id = ?",
-              params: [known.id],
-            },
-          ]
-        : [
-            {
-              sql: "INSERT INTO auth_administrator VALUES (?, ?, ?, ?, ?)",
-              params: [randomUUID(), FIRST_ADMINISTRATOR, hash, hash, now],
-            },
-          ],
+  async adoptSetting(password: string, tokens: TokenStore): Promise<string[]> {
+    while (true) {
+      const known = await this.administrator(FIRST_ADMINISTRATOR);
+      if (known?.setting_hash && (await verifyPassword(password, known.setting_hash))) return [];
+      const hash = await hashPassword(password);
+      const ended = await (known ? this.#change(known, hash, tokens) : this.#create(hash));
+      if (ended) return ended;
+    }
+  }
+
+  async administrator(username: string): Promise<Administrator | undefined> {
+    return (await this.#records.list({ filter: { username }, limit: 1 })).rows[0];
+  }
+
+  close(): Promise<void> {
+    return this.#records.close();
+  }
+
+  /** One id for all nodes: of those that start at once, one creates the account. Undefined: another did. */
+  async #create(hash: string): Promise<string[] | undefined> {
+    const username = FIRST_ADMINISTRATOR;
+    const fields = { id: username, username, password_hash: hash, setting_hash: hash };
+    return unless("CONFLICT", async () => {
+      await this.#records.insert(fields);
+      return [];
+    });
+  }
+
+  /** Undefined: another node changed the account meanwhile. */
+  #change(known: Administrator, hash: string, tokens: TokenStore): Promise<string[] | undefined> {
+    return unless("VERSION_CONFLICT", async () => {
+      const { id } = known;
+      const changed = await this.#records.updateIf(id, known.version, { password_hash: hash });
+      const ended = await tokens.revokeAccount("admin", id);
+      await this.#records.updateIf(id, changed.version, { setting_hash: hash });
+      return ended;
+    });
+  }
+}
+
+async function unless<T>(type: string, work: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await work();
+  } catch (error) {
+    if (asAppError(error)?.type !== type) throw error;
+    return undefined;
+  }
+}
+
+/** Version 0.1 kept the accounts in a table of their own. Safe to repeat: the table goes when all are taken over. */
+async function takeOverTable(path: string, records: RecordStore<Fields>): Promise<void> {
+  const db = await acquireDatabase(path);
+  try {
+    if (!db.get("SELECT 1 FROM sqlite_schema WHERE name = 'auth_administrator'")) return;
+    const rows = db.all<Fields & { id: string }>(
+      "SELECT id, username, password_hash, setting_hash FROM auth_administrator",
     );
-  }
-
-  administrator(username: string): Administrator | undefined {
-    return this.#db.get<Administrator>("SELECT * FROM auth_administrator WHERE username = ?", [
-      username,
-    ]);
-  }
-
-  /** A fresh 256-bit token; what has ended, and the oldest beyond `tokensMax`, goes. */
-  async issue(actor: Actor, now: number): Promise<{ token: string; expiresAt: number }> {
-    const token = randomBytes(32).toString("base64url");
-    const expiresAt = now + authLimits.tokenMs;
-    await this.#db.write([
-      { sql: "DELETE FROM auth_token WHERE expires_at <= ?", params: [now] },
-      {
-        sql: "INSERT INTO auth_token VALUES (?, ?, ?, ?, ?, ?)",
-        params: [digestOf(token), actor.realm, actor.id, actor.name ?? "", now, expiresAt],
-      },
-      {
-        sql: `DELETE FROM auth_token WHERE digest IN (SELECT digest FROM auth_token
-          WHERE realm = ? AND account_id = ? ORDER BY created_at DESC, rowid DESC LIMIT -1 OFFSET ?)`,
-        params: [actor.realm, actor.id, authLimits.tokensMax],
-      },
-    ]);
-    return { token, expiresAt };
-  }
-
-  find(digest: string): { actor: Actor; expiresAt: number } | undefined {
-    const row = this.#db.get<TokenRow>("SELECT * FROM auth_token WHERE digest = ?", [digest]);
-    return (
-      row && {
-        actor: { realm: row.realm, id: row.account_id, name: row.name, session: digest },
-        expiresAt: row.expires_at,
-      }
-    );
-  }
-
-  async revoke(digest: string): Promise<void> {
-    await this.#db.write([{ sql: "DELETE FROM auth_token WHERE digest = ?", params: [digest] }]);
+    for (const row of rows) await unless("CONFLICT", () => records.insert({ ...row }));
+    await db.write([{ sql: "DROP TABLE auth_administrator" }]);
+  } finally {
+    await releaseDatabase(path);
   }
 }
