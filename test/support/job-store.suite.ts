@@ -170,6 +170,116 @@ export function jobStoreSuite(
     });
   });
 
+  describe(`${name}: leadership`, () => {
+    test("nobody leads at first; each take-over raises the term, each renewal the beat", async () => {
+      opened = await open();
+      const { store } = opened;
+      expect(await store.leadership()).toEqual(nobody);
+      expect(await store.takeOver(nobody, "a")).toEqual({ term: 1, holder: "a", beat: 0 });
+      expect(await store.renew(1)).toBe(true);
+      const seen = await store.leadership();
+      expect(seen).toEqual({ term: 1, holder: "a", beat: 1 });
+      expect(await store.takeOver(seen, "b")).toMatchObject({ term: 2, holder: "b" });
+      expect(await store.leadership()).toMatchObject({ term: 2, holder: "b" });
+    });
+
+    test("of 20 concurrent take-overs exactly one wins", async () => {
+      const store = await start();
+      const seen = await store.leadership();
+      const taken = await Promise.all(times(20, (n) => store.takeOver(seen, `node-${n}`)));
+      const [winner, ...others] = taken.filter((leadership) => leadership !== undefined);
+      expect(others).toEqual([]);
+      expect(winner?.term).toBe(2);
+      expect(await store.leadership()).toMatchObject({ term: 2, holder: winner?.holder });
+    });
+
+    test("a take-over by who has not seen the last renewal fails, and an earlier term cannot be renewed", async () => {
+      const store = await start();
+      const seen = await store.leadership();
+      await store.renew(1);
+      expect(await store.takeOver(seen, "b")).toBeUndefined();
+      expect(await store.leadership()).toMatchObject({ term: 1, holder: "first" });
+      await store.takeOver(await store.leadership(), "b");
+      expect(await store.renew(1)).toBe(false);
+      expect(await store.renew(2)).toBe(true);
+      expect(await store.renew(3)).toBe(false);
+    });
+
+    test("resigning leaves nobody, also when repeated; an earlier leader cannot resign for a later one", async () => {
+      const store = await start();
+      for (let n = 0; n < 2; n++) await store.resign(1);
+      const seen = await store.leadership();
+      expect(seen).toMatchObject({ term: 1, holder: "" });
+      await store.takeOver(seen, "b");
+      await store.resign(1);
+      expect(await store.leadership()).toMatchObject({ term: 2, holder: "b" });
+    });
+
+    test("after a take-over an earlier leader changes no active job and hears that it is deposed", async () => {
+      const waiting = pendingJob("j1");
+      const running = pendingJob("j2");
+      const store = await start(waiting, running);
+      await store.change(update(running, claimed(running, "n1")));
+      await store.takeOver(await store.leadership(), "b");
+      const outbox = [{ id: "o1", jobId: "j2", action: "a.b", params: {} }];
+      const deposed = { stored: false, deposed: true };
+      const end = { ...update(claimed(running, "n1"), ended(claimed(running, "n1"))), outbox };
+      expect(await store.change({ ...end, log: [line("no")] })).toEqual(deposed);
+      expect(await store.change(update(waiting, claimed(waiting, "n1")))).toEqual(deposed);
+      expect(await store.get("j1")).toEqual(waiting);
+      expect(await store.get("j2")).toEqual(claimed(running, "n1"));
+      expect([
+        await store.outboxPending(9),
+        (await store.readLog("j2", { limit: 9 })).lines,
+      ]).toEqual([[], []]);
+      expect(await store.change(update(waiting, claimed(waiting, "n2"), 2))).toEqual({
+        stored: true,
+      });
+    });
+
+    test("of an earlier and a later leader's concurrent claims only the later one's are stored", async () => {
+      const jobs = times(20, (n) => pendingJob(`j${n}`));
+      const store = await start(...jobs);
+      const seen = await store.leadership();
+      const early = jobs.map((job) => store.change(update(job, claimed(job, "early"))));
+      const taken = store.takeOver(seen, "b");
+      const results = await Promise.all(early);
+      expect(await taken).toMatchObject({ term: 2 });
+      const late = await Promise.all(
+        jobs.map((job) => store.change(update(job, claimed(job, "late"), 2))),
+      );
+      for (const [n, job] of jobs.entries()) {
+        const node = results[n]?.stored ? "early" : "late";
+        expect(late[n]?.stored).toBe(node === "late");
+        expect(await store.get(job.spec.id)).toEqual(claimed(job, node));
+      }
+    });
+
+    test("what an earlier leader adds late is refused, or adopted by the later one; then it is fenced", async () => {
+      const done = pendingJob("done");
+      const store = await start(done, pendingJob("kept"));
+      await store.change(update(done, ended(done)));
+      await store.takeOver(await store.leadership(), "b");
+      const again: Job = {
+        ...pendingJob("done"),
+        history: { ...done.history, version: done.history.version + 2 },
+      };
+      const late = [insert(pendingJob("late")), update(ended(done), again)];
+      const results = await Promise.all(late.map((change) => store.change(change)));
+      if (traits.fencesInserts)
+        expect(results).toEqual(late.map(() => ({ stored: false, deposed: true })));
+      const taken = late.filter((_, n) => results[n]?.stored).map(({ next }) => next.spec.id);
+      const strays = await store.strays(2);
+      expect(strays.map(({ spec }) => spec.id).sort()).toEqual(taken.sort());
+      expect(await store.strays(2)).toEqual([]);
+      for (const stray of strays) {
+        const claim = { ...claimed(stray, "n"), spec: stray.spec };
+        expect(await store.change(update(stray, claim))).toEqual({ stored: false, deposed: true });
+        expect(await store.change(update(stray, claim, 2))).toEqual({ stored: true });
+      }
+    });
+  });
+
   describe(`${name}: reading`, () => {
     test("pages go newest first, without gaps or repeats while jobs are added", async () => {
       const store = await start(...times(7, (n) => pendingJob(`j${n}`)));
@@ -278,5 +388,6 @@ export function jobStoreSuite(
       expect((await again.counts())["default"]).toMatchObject({ pending: 49, cancelled: 1 });
       expect((await again.readLog("j0", { limit: 9 })).lines).toHaveLength(1);
       expect([await again.outboxPending(9), await again.pausedQueues()]).toEqual([outbox, ["q"]]);
+      expect(await again.leadership()).toEqual({ term: 1, holder: "first", beat: 0 });
     });
 }

@@ -15,6 +15,15 @@ jobStoreSuite(
 );
 
 jobStoreSuite(
+  "memory that takes late insertions",
+  async () => {
+    const store = new MemoryJobStore({ fencesInserts: false });
+    return { store, reopen: async () => store, remove: () => store.close() };
+  },
+  { durable: true, fencesInserts: false },
+);
+
+jobStoreSuite(
   "SQLite",
   async () => {
     const dir = await mkdtemp(join(tmpdir(), "reelmesh-jobs-"));
