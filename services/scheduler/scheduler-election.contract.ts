@@ -6,7 +6,9 @@ export const schedulerElectionContract = defineContract({
   about: "Which node leads the scheduler",
   actions: {
     status: action({
-      summary: "What this node knows of the scheduler's leader",
+      summary: "What a scheduler node knows of the leader",
+      rest: "GET /admin/scheduler/leader",
+      access: ["admin"],
       input: z.object({}),
       output: z.object({
         role: z.enum(["leader", "standby", "stopped"]),
