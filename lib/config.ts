@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
+import ipaddr from "ipaddr.js";
 import { z } from "zod";
 
 /** Roles that a node may host, in the words of `SERVICES`; each names the services of one folder group. */
@@ -79,7 +80,8 @@ const settings = {
   },
   BRIDGE_URL: {
     schema: url(["http:", "https:"]).optional(),
-    about: "Composition bridge outside the mesh; default: the compose nodes of the mesh",
+    about:
+      "Composition bridge outside the mesh (npm run bridge), beside the compose nodes of the mesh; with its BRIDGE_TOKEN",
   },
   BRIDGE_TOKEN: {
     schema: secret,
@@ -199,7 +201,15 @@ const settings = {
       "Hosts or CIDR ranges in private networks that media may be fetched from, comma-separated",
   },
   TRUSTED_PROXIES: {
-    schema: list.default([]),
+    schema: list
+      .pipe(
+        z.array(
+          z.string().refine((entry) => ipaddr.isValid(entry) || ipaddr.isValidCIDR(entry), {
+            error: "must be a comma-separated list of IP addresses and CIDR ranges",
+          }),
+        ),
+      )
+      .prefault(""),
     about:
       "Addresses or CIDR ranges of proxies whose X-Forwarded-For is believed, comma-separated; default: none",
   },
@@ -306,8 +316,6 @@ function writeSecrets(dataDir: string, secrets: Record<string, string>): void {
 function checkTogether(values: Record<string, unknown>): void {
   const later = {
     MONGO_URL: "SQLite in DATA_DIR",
-    REDIS_URL: "memory",
-    BRIDGE_URL: "the compose nodes of the mesh",
   };
   for (const [name, instead] of Object.entries(later))
     if (values[name] !== undefined)
@@ -319,6 +327,10 @@ function checkTogether(values: Record<string, unknown>): void {
     throw new ConfigError(
       `${id === undefined ? "OSS_ACCESSKEY_ID" : "OSS_ACCESSKEY_SECRET"}: missing. Key id and secret belong together; set both or neither.`,
     );
+  if (values["BRIDGE_URL"] !== undefined && values["BRIDGE_TOKEN"] === undefined)
+    throw new ConfigError(
+      "BRIDGE_TOKEN: missing. BRIDGE_URL needs the token that the bridge there was started with.",
+    );
   if (values["S3_ENDPOINT"] !== undefined && id === undefined)
     throw new ConfigError(
       "OSS_ACCESSKEY_ID: missing. S3_ENDPOINT needs OSS_ACCESSKEY_ID and OSS_ACCESSKEY_SECRET.",
@@ -328,12 +340,13 @@ function checkTogether(values: Record<string, unknown>): void {
 /**
  * Reads and checks all settings. Secrets that are not given are generated once and kept in the data
  * directory, so that a second start has the same ones.
- * @param generate false: look only; missing secrets stay undefined and nothing is written.
+ * @param generate false: look only; missing secrets stay undefined and nothing is written. A list: only these are
+ * generated, for a process that has no use for the others.
  * @throws ConfigError naming the first wrong variable.
  */
 export function loadConfig(
   env: Record<string, string | undefined> = process.env,
-  { generate = true } = {},
+  { generate = true }: { generate?: boolean | readonly SettingName[] } = {},
 ): LoadedConfig {
   const values: Record<string, unknown> = {};
   const sources = {} as Record<SettingName, Source>;
@@ -357,7 +370,7 @@ export function loadConfig(
   const fresh: SettingName[] = [];
   for (const [name, setting] of Object.entries(settings) as [SettingName, Setting][]) {
     if (!setting.generated || name in values) continue;
-    if (!kept[name] && generate) {
+    if (!kept[name] && (generate === true || (generate !== false && generate.includes(name)))) {
       kept[name] = setting.generated();
       fresh.push(name);
     }

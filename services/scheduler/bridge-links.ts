@@ -1,3 +1,4 @@
+import type { Config } from "../../lib/config.ts";
 import type { ServiceHost } from "../../lib/service.ts";
 import { BridgeHttp } from "./bridge-http.ts";
 import { BridgeLink } from "./bridge-link.ts";
@@ -14,10 +15,16 @@ type NodePortsOfLeader = Pick<LeaderPorts, "begin" | "halt"> & {
   probe: NonNullable<LeaderPorts["probe"]>;
 };
 
+/** The bridge that the settings name, if any. */
+export const configuredBridges = ({
+  BRIDGE_URL: url,
+  BRIDGE_TOKEN: token,
+}: Config): BridgeAddress[] => (url === undefined ? [] : [{ url, token }]);
+
 const prefix = "bridge:";
 
 /** Name of a bridge as a node: two addresses of one bridge would be two nodes. */
-export const bridgeNode = (url: string): string => prefix + new URL(url).host;
+const bridgeNode = (url: string): string => prefix + new URL(url).host;
 
 interface Open {
   link: BridgeLink;

@@ -1,5 +1,6 @@
 import type { Service, ServiceBroker } from "moleculer";
 import { type ServiceHost, systemActor } from "../../lib/service.ts";
+import { BridgeLinks, configuredBridges } from "./bridge-links.ts";
 import { schedulerConfig } from "./config.ts";
 import { jobMeterOf } from "./job-meter.ts";
 import type { JobStore } from "./job-store.ts";
@@ -41,12 +42,14 @@ export class LeaderOffice {
   readonly #host: ServiceHost;
   readonly #store: JobStore;
   readonly #lease: Lease;
+  readonly #bridges: BridgeLinks;
   #term: Term | undefined;
 
   constructor(host: ServiceHost, store: JobStore, lease: Lease) {
     this.#host = host;
     this.#store = store;
     this.#lease = lease;
+    this.#bridges = new BridgeLinks(host);
   }
 
   /** Resolves when calls are answered, or at once when the term is over in the meantime. */
@@ -66,6 +69,7 @@ export class LeaderOffice {
     const found = registered(broker, schedulerContract.name);
     term.service = broker.createService(schedulerOf(leader, number).schema({ config }));
     timer.start(leader);
+    this.#bridges.lead(leader, configuredBridges(config));
     meter?.lead(leader, number);
     await found;
   }
@@ -77,6 +81,7 @@ export class LeaderOffice {
     this.#term = undefined;
     term.isOver = true;
     term.timer?.stop();
+    this.#bridges.stop();
     term.leader?.close();
     jobMeterOf(this.#host.config)?.rest();
     try {
@@ -97,9 +102,16 @@ export class LeaderOffice {
       deposed: () => this.#lease.deposed(term),
       now: Date.now,
       random: Math.random,
-      begin: (node, order) => call("compose.begin", order, { nodeID: node, timeout: nodeCallMs }),
-      halt: (node, ref) => call("compose.halt", ref, { nodeID: node, timeout: nodeCallMs }),
-      probe: (node) => call("compose.probe", {}, { nodeID: node, timeout: nodeCallMs }),
+      ...this.#bridges.route({
+        begin: (node, order) =>
+          call("compose.begin", order, {
+            nodeID: node,
+            timeout: nodeCallMs,
+            headers: order.trace === undefined ? undefined : { traceparent: order.trace },
+          }),
+        halt: (node, ref) => call("compose.halt", ref, { nodeID: node, timeout: nodeCallMs }),
+        probe: (node) => call("compose.probe", {}, { nodeID: node, timeout: nodeCallMs }),
+      }),
       // The action's name is data, given by the service that submitted the job: no type can know it.
       deliver: ({ action, params }) =>
         broker.call(action, params, { timeout: deliveryCallMs, meta: { actor: systemActor } }),

@@ -34,7 +34,7 @@ describe("configuration", () => {
     ["LOG_LEVEL", "loud", "LOG_LEVEL"],
     ["NODE_ID", "a b", "letters, digits, dots, dashes"],
     ["MONGO_URL", "mongodb://x", "not supported by this version"],
-    ["BRIDGE_URL", "http://gpu.example:8000", "not supported by this version"],
+    ["BRIDGE_URL", "http://gpu.example:8000", "BRIDGE_TOKEN: missing"],
     ["S3_ENDPOINT", "http://s3.local", "OSS_ACCESSKEY_ID"],
     ["OSS_ACCESSKEY_ID", "id", "OSS_ACCESSKEY_SECRET: missing"],
   ])("a wrong %s stops with its name and what would be right", (name, value, text) => {

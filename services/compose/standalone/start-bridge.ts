@@ -1,0 +1,61 @@
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { type Config, ConfigError, type LoadedConfig } from "../../../lib/config.ts";
+import { BridgeHost } from "./bridge-host.ts";
+import { bridgeLog } from "./bridge-log.ts";
+import { BridgeServer } from "./bridge-server.ts";
+
+export interface RunningBridge {
+  url: string;
+  /** Stops running work, hands it back, and answers until that is heard. */
+  stop(): Promise<void>;
+}
+
+export const isLoopback = (host: string): boolean =>
+  /^(127(\.\d{1,3}){3}|::1|localhost)$/.test(host);
+
+/** @throws ConfigError when others could reach the bridge with a token that nobody chose. */
+function checkToken({ config, sources }: LoadedConfig): void {
+  if (isLoopback(config.HOST) || sources.BRIDGE_TOKEN === "environment") return;
+  throw new ConfigError(
+    `BRIDGE_TOKEN: missing. HOST ${config.HOST} lets other machines in; set BRIDGE_TOKEN to a secret of at least 12 characters that the scheduler gets too`,
+  );
+}
+
+/**
+ * Starts a bridge alone: no mesh, no database. What it keeps lies in its own folder, apart from that of a product
+ * on the same machine.
+ * @throws ConfigError with one sentence.
+ */
+export async function startBridge(loaded: LoadedConfig): Promise<RunningBridge> {
+  checkToken(loaded);
+  const config: Config = {
+    ...loaded.config,
+    DATA_DIR: join(loaded.config.DATA_DIR, "bridge"),
+    // Its sources are objects of the product, whose addresses it is told with each order.
+    PUBLIC_URL: undefined,
+    OSS_DOMAIN: undefined,
+  };
+  const log = bridgeLog(config);
+  await mkdir(config.DATA_DIR, { recursive: true, mode: 0o700 }).catch((error: Error) => {
+    throw new ConfigError(`DATA_DIR: ${error.message}. Set it to a directory of yours`);
+  });
+  const server = await BridgeServer.listen(config, log);
+  try {
+    const host = await BridgeHost.open(config, log);
+    server.serve(host);
+    return {
+      url: server.url,
+      async stop() {
+        try {
+          await host.stop();
+        } finally {
+          await server.close();
+        }
+      },
+    };
+  } catch (error) {
+    await server.close();
+    throw error;
+  }
+}
