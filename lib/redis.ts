@@ -14,12 +14,9 @@ const limits = {
   reconnectMsMax: 2_000,
 } as const;
 
-/** Keys of ours all begin so. */
-const KEY_PREFIX = "reelmesh:";
-
 /** One user's hold on the connection that a process has to one Redis. */
 export interface RedisHandle {
-  /** Commands on it fail at once while Redis is away, and within `commandMs` when it hangs. Keys get our prefix. */
+  /** Commands on it fail at once while Redis is away, and within `commandMs` when it hangs. Keys get NAMESPACE in front. */
   readonly client: Redis;
   /** Whether a command is worth sending. */
   readonly ready: boolean;
@@ -38,12 +35,12 @@ interface Shared {
   failure: string;
 }
 
-/** Connections of this process by address. */
+/** Connections of this process by namespace and address. */
 const shared = new Map<string, Shared>();
 
-function connect(url: string): Redis {
+function connect(url: string, namespace: string): Redis {
   return new Redis(url, {
-    keyPrefix: KEY_PREFIX,
+    keyPrefix: `${namespace}:`,
     connectionName: "reelmesh",
     connectTimeout: limits.connectMs,
     commandTimeout: limits.commandMs,
@@ -62,8 +59,8 @@ function connect(url: string): Redis {
   });
 }
 
-function open(url: string): Shared {
-  const client = connect(url);
+function open(url: string, namespace: string): Shared {
+  const client = connect(url, namespace);
   const entry: Shared = {
     client,
     users: new Set(),
@@ -106,8 +103,9 @@ async function close({ client }: Shared): Promise<void> {
 export function acquireRedis(config: Config, degrades: string): RedisHandle | undefined {
   const url = config.REDIS_URL;
   if (url === undefined) return undefined;
-  const entry = shared.get(url) ?? open(url);
-  shared.set(url, entry);
+  const place = `${config.NAMESPACE} ${url}`;
+  const entry = shared.get(place) ?? open(url, config.NAMESPACE);
+  shared.set(place, entry);
   const { client, users } = entry;
   const reporter = dependenciesOf(config).declare("redis", { degrades });
   users.add(reporter);
@@ -129,7 +127,7 @@ export function acquireRedis(config: Config, degrades: string): RedisHandle | un
       reporter.withdraw();
       for (const listener of listeners) client.off("ready", listener);
       if (users.size > 0) return;
-      if (shared.get(url) === entry) shared.delete(url);
+      if (shared.get(place) === entry) shared.delete(place);
       await close(entry);
     },
   };

@@ -11,6 +11,7 @@ import { docsRoutes } from "./docs-routes.ts";
 import { EdgeServer } from "./edge-server.ts";
 import { clearSpool } from "./multipart.ts";
 import { openApiDocument } from "./openapi.ts";
+import { RateLimit } from "./rate-limit.ts";
 import type { RawRoute } from "./raw-route.ts";
 import { rawRoutes } from "./raw-routes.ts";
 import { type EdgeRequest, pathOf, RequestPipeline } from "./request-pipeline.ts";
@@ -96,6 +97,7 @@ const overridesFor = (router: Router) => ({
 export function gatewaySchema({ config }: NodeEnv, given?: EdgeServer): ServiceSchema {
   const router = buildRouter();
   let edge = given;
+  let limit: RateLimit | undefined;
   const route = {
     path: "/",
     mappingPolicy: "restrict",
@@ -120,7 +122,8 @@ export function gatewaySchema({ config }: NodeEnv, given?: EdgeServer): ServiceS
     async started() {
       edge ??= await EdgeServer.listen(config);
       const { broker, logger } = this;
-      this.pipeline = new RequestPipeline({ config, router, edge, broker, logger });
+      limit = RateLimit.open(config);
+      this.pipeline = new RequestPipeline({ config, router, edge, broker, logger, limit });
       const { metrics } = telemetryOf(config);
       const isLogged = ["info", "debug", "trace"].includes(config.LOG_LEVEL);
       const watch = { logger, metrics, isLogged };
@@ -137,6 +140,7 @@ export function gatewaySchema({ config }: NodeEnv, given?: EdgeServer): ServiceS
     },
     async stopped() {
       await edge?.close();
+      await limit?.close();
     },
   };
 }

@@ -9,9 +9,16 @@ import { type Meta, systemCall, type TypedCall } from "../../lib/service.ts";
 import { telemetryOf } from "../../lib/telemetry/node-telemetry.ts";
 import { traceCallsOf, traceparentOf } from "../../lib/telemetry/telemetry.middleware.ts";
 import { languageOf, success } from "./answer.ts";
+import {
+  clientAddressOf,
+  readTrustedProxies,
+  type TrustedProxies,
+} from "./client-address.policy.ts";
 import { coerceQuery } from "./coerce-query.ts";
 import type { EdgeServer } from "./edge-server.ts";
 import { spoolForm } from "./multipart.ts";
+import { clientKeyOf, rateLimitHeaders } from "./rate-limit.policy.ts";
+import type { RateLimit } from "./rate-limit.ts";
 import type { RawExchange, RawRoute } from "./raw-route.ts";
 import { contentTypeOf, isJson, readBody } from "./request-body.ts";
 import { fieldsOf } from "./request-fields.ts";
@@ -31,6 +38,8 @@ export interface PipelineParts {
   edge: EdgeServer;
   broker: ServiceBroker;
   logger: Logger;
+  /** Absent where clients are not limited. */
+  limit?: RateLimit;
 }
 
 const HOST_HEADER = /^[\w.-]+(:\d{1,5})?$|^\[[\da-f:]+\](:\d{1,5})?$/i;
@@ -51,20 +60,25 @@ function admit(access: "public" | readonly Realm[], actor: Actor | undefined): v
 /** The way of one request after its route is known: who acts, may they, with what, and the answer. */
 export class RequestPipeline {
   readonly #parts: PipelineParts;
+  readonly #proxies: TrustedProxies;
   constructor(parts: PipelineParts) {
     this.#parts = parts;
+    this.#proxies = readTrustedProxies(parts.config.TRUSTED_PROXIES);
   }
 
   async run(req: EdgeRequest, res: ServerResponse, target: Target): Promise<void> {
     req.$target = target;
     const { meta } = req.$ctx;
     meta.language = languageOf(req.headers["accept-language"]);
-    // The socket's own address: a forwarded one is believed from nobody.
-    meta.clientAddress = req.socket.remoteAddress;
+    meta.clientAddress = clientAddressOf(
+      req.socket.remoteAddress,
+      req.headers["x-forwarded-for"]?.toString(),
+      this.#proxies,
+    );
     meta.baseUrl = this.#baseUrl(req);
     meta["idempotencyKey"] = req.headers["idempotency-key"]?.toString();
     this.#trace(req, res, target);
-    const actor = target.raw?.selfGuarded ? undefined : await this.#identify(req);
+    const actor = target.raw?.selfGuarded ? undefined : await this.#identify(req, res);
     meta.actor = actor;
     if (target.raw) return this.#handleRaw(req, res, target.raw, actor);
     const { spec } = target;
@@ -95,10 +109,30 @@ export class RequestPipeline {
     });
   }
 
-  /** A token that nobody knows is refused even where anonymous clients are served. */
-  async #identify(req: EdgeRequest): Promise<Actor | undefined> {
+  /** A token that nobody knows is refused even where anonymous clients are served, and counts for its address. */
+  async #identify(req: EdgeRequest, res: ServerResponse): Promise<Actor | undefined> {
     const token = bearer(req);
-    if (token === undefined) return undefined;
+    const actor = token === undefined ? undefined : await this.#verify(req, token);
+    await this.#limit(res, clientKeyOf(actor, req.$ctx.meta.clientAddress ?? "unknown"));
+    if (token !== undefined && !actor)
+      throw new AppError("UNAUTHENTICATED", {
+        reason: { en: "the bearer token is not valid", zh: "令牌无效或已过期" },
+      });
+    return actor;
+  }
+
+  /** @throws RATE_LIMITED when the client has sent more than its share. */
+  async #limit(res: ServerResponse, client: string | undefined): Promise<void> {
+    const { limit } = this.#parts;
+    if (!limit || client === undefined) return;
+    const allowance = await limit.count(client);
+    for (const [name, value] of Object.entries(rateLimitHeaders(allowance)))
+      res.setHeader(name, value);
+    if (allowance.exceeded)
+      throw new AppError("RATE_LIMITED", { seconds: Math.ceil(allowance.resetMs / 1000) });
+  }
+
+  async #verify(req: EdgeRequest, token: string): Promise<Actor | undefined> {
     // Not through the request's own context: its meta would be merged back, and with it the system's identity.
     const traceparent = traceparentOf(req.$ctx);
     const actor = await systemCall(this.#parts.broker)(
@@ -106,11 +140,7 @@ export class RequestPipeline {
       { token },
       traceparent === undefined ? undefined : { headers: { traceparent } },
     );
-    if (!actor)
-      throw new AppError("UNAUTHENTICATED", {
-        reason: { en: "the bearer token is not valid", zh: "令牌无效或已过期" },
-      });
-    return actor;
+    return actor ?? undefined;
   }
 
   #baseUrl(req: IncomingMessage): string {

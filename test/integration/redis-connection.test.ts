@@ -16,7 +16,7 @@ afterEach(async () => {
   await server.stop();
 });
 
-const configFor = (url?: string) => ({ REDIS_URL: url }) as Config;
+const configFor = (url?: string) => ({ REDIS_URL: url, NAMESPACE: "test" }) as Config;
 
 function open(config: Config, degrades = "Something is slower."): RedisHandle {
   const handle = acquireRedis(config, degrades)!;
