@@ -15,6 +15,9 @@ const fromGo = {
   version: "v1.8.0",
 };
 
+/** Name that stands for the server in tests of virtual-host addressing; no name server knows it. */
+export const s3HostName = "s3.localhost";
+
 async function program(progress: Progress): Promise<string> {
   const found =
     findProgram(fromGo.program, "VERSITYGW_PATH") ?? (await goInstall(fromGo, progress));
@@ -43,6 +46,8 @@ export const s3: ServerKind = {
       command: await program(progress),
       args: [
         ...["--port", `127.0.0.1:${port}`, "--region", env.OSS_REGION, "--quiet"],
+        // Buckets are also served as hosts of their own under this name.
+        ...["--virtual-domain", s3HostName],
         ...["posix", "--sidecar", sidecar, data],
       ],
       env: {

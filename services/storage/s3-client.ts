@@ -1,4 +1,3 @@
-import type { LookupFunction } from "node:net";
 import { S3Client } from "@aws-sdk/client-s3";
 import { AppError } from "../../lib/errors.ts";
 import { storageLimits } from "./config.ts";
@@ -15,8 +14,6 @@ export interface S3Settings {
   /** Public address of `publicBucket`, where it has one. */
   publicUrl?: string;
   publicBucket?: string;
-  /** For tests: names of buckets that no name server knows. */
-  lookup?: LookupFunction;
 }
 
 export function s3Client(settings: S3Settings, endpoint = settings.endpoint): S3Client {
@@ -35,16 +32,8 @@ export function s3Client(settings: S3Settings, endpoint = settings.endpoint): S3
     requestHandler: {
       connectionTimeout: storageLimits.s3ConnectMs,
       socketTimeout: storageLimits.s3SilenceMs,
-      httpAgent: {
-        keepAlive: true,
-        maxSockets: storageLimits.s3SocketsMax,
-        lookup: settings.lookup,
-      },
-      httpsAgent: {
-        keepAlive: true,
-        maxSockets: storageLimits.s3SocketsMax,
-        lookup: settings.lookup,
-      },
+      httpAgent: { keepAlive: true, maxSockets: storageLimits.s3SocketsMax },
+      httpsAgent: { keepAlive: true, maxSockets: storageLimits.s3SocketsMax },
     },
   });
 }
@@ -57,24 +46,14 @@ export interface S3Failure {
 }
 
 /** What the way to a server says when the server is not there, or not there for us now. */
-const unreachable = new Set([
-  "ECONNREFUSED",
-  "ECONNRESET",
-  "ECONNABORTED",
-  "EHOSTUNREACH",
-  "ENETUNREACH",
-  "ENOTFOUND",
-  "EAI_AGAIN",
-  "EPIPE",
-  "ETIMEDOUT",
-  "TimeoutError",
-]);
+const unreachable =
+  /\b(ECONN(REFUSED|RESET|ABORTED)|E(HOST|NET)UNREACH|ENOTFOUND|EAI_AGAIN|EPIPE|ETIMEDOUT|TimeoutError|SlowDown|socket hang up)\b/;
 
-/** Whether nobody, or nobody who can work at the moment, has answered. */
+/** Whether nobody, or nobody who can work at the moment, has answered. The library wraps some errors in its text. */
 function isAway({ name, code, message, $metadata }: S3Failure): boolean {
   const status = $metadata?.httpStatusCode;
-  if (status === 503 || status === 502 || status === 504 || name === "SlowDown") return true;
-  return unreachable.has(code ?? "") || unreachable.has(name ?? "") || message === "socket hang up";
+  if (status !== undefined) return [502, 503, 504].includes(status) || name === "SlowDown";
+  return [name, code, message].some((word) => word !== undefined && unreachable.test(word));
 }
 
 /** What an S3 server or the way to it says, in our words. `key` is missing where the call is about a bucket. */
