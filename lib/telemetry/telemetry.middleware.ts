@@ -65,11 +65,12 @@ export function telemetryMiddleware(
               })
             : undefined;
         if (span) traceCallsOf(ctx, span);
-        if (!series && !span && !bindLogs) return next.call(this, ctx);
         const begunAt = performance.now();
-        const done = bindLogs
-          ? withinWork(scopeOf(ctx, span), () => next.call(this, ctx))
-          : next.call(this, ctx);
+        // Of two in one process, what an attempt calls must not go on as a part of the attempt.
+        const done =
+          bindLogs || (tracing && currentWork()?.span)
+            ? withinWork(scopeOf(ctx, span), () => next.call(this, ctx))
+            : next.call(this, ctx);
         done.then(
           () => {
             series?.ok((performance.now() - begunAt) / 1000);

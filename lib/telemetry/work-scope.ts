@@ -15,6 +15,12 @@ const storage = new AsyncLocalStorage<WorkScope | undefined>();
 
 export const currentWork = (): WorkScope | undefined => storage.getStore();
 
+/** What an HTTP request carries that is sent on behalf of a recorded attempt. */
+export const traceHeaders = (): Record<string, string> => {
+  const traceparent = currentWork()?.span?.traceparent;
+  return traceparent === undefined ? {} : { traceparent };
+};
+
 /** Runs something as part of this work, with all that it starts. */
 export const withinWork = <T>(scope: WorkScope, run: () => T): T => storage.run(scope, run);
 

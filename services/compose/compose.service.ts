@@ -2,8 +2,10 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { asAppError, errorMessage, errorTable } from "../../lib/errors.ts";
 import { implementService, type ServiceHost } from "../../lib/service.ts";
+import { outsideWork } from "../../lib/telemetry/work-scope.ts";
 import { newJobId } from "../scheduler/job-id.ts";
 import { canCall, meshHost } from "./attempt-host.ts";
+import { AttemptWatch } from "./attempt-watch.ts";
 import { composeContract } from "./compose.contract.ts";
 import { executionLimits, nodeLimits } from "./config.ts";
 import { runAttempt } from "./execution.ts";
@@ -48,6 +50,7 @@ function portsOf(
   const { journal } = state;
   const attemptHost = meshHost(host, executionLimits);
   const meter = new LoadMeter(executionLimits);
+  const watch = new AttemptWatch(host.config, node);
   const timeout = executionLimits.callMs;
   /** Attempts of this run that have not begun to store anything: there is nothing to delete. */
   const nothingStored = new Set<string>();
@@ -62,7 +65,7 @@ function portsOf(
       const uploading = () => nothingStored.delete(key);
       const limits = executionLimits;
       const context = { host: attemptHost, executors, journal, limits, mark, uploading };
-      const outcome = await runAttempt(context, order, signal, report);
+      const outcome = await watch.run(order, () => runAttempt(context, order, signal, report));
       if (outcome.ok) nothingStored.delete(key);
       return outcome;
     },
@@ -94,13 +97,17 @@ function portsOf(
       return host.call("scheduler.heartbeat", { report, attempts }, { timeout });
     },
     complete: (key, result) =>
-      host
-        .call("scheduler.complete", { ...key, node, boot, result }, { timeout })
+      watch
+        .within(key, () =>
+          host.call("scheduler.complete", { ...key, node, boot, result }, { timeout }),
+        )
         .then(({ outcome }): ReportAnswer => (outcome === "committed" ? "taken" : "fenced"))
         .catch(finalAnswer),
     fail: (key, error, retryable) =>
-      host
-        .call("scheduler.fail", { ...key, node, boot, error, retryable }, { timeout })
+      watch
+        .within(key, () =>
+          host.call("scheduler.fail", { ...key, node, boot, error, retryable }, { timeout }),
+        )
         .then(({ outcome }): ReportAnswer => (outcome === "recorded" ? "taken" : "fenced"))
         .catch(finalAnswer),
     async handBack(holder, attempts, cause) {
@@ -112,7 +119,9 @@ function portsOf(
       clearTimeout(state.timer);
       if (state.stopped) return;
       const inMs = Math.min(timerMsMax, Math.max(0, at - performance.now()));
-      state.timer = setTimeout(() => state.agent.tick(performance.now()), Math.ceil(inMs));
+      // The timer is for the whole node, whichever attempt has it armed.
+      const tick = () => state.agent.tick(performance.now());
+      state.timer = outsideWork(() => setTimeout(tick, Math.ceil(inMs)));
     },
   };
 }

@@ -4,6 +4,7 @@ import { AppError, asAppError, errorMessage, errorTable } from "../../lib/errors
 import { describeIssues } from "../../lib/issues.ts";
 import type { StartOrder } from "../scheduler/job.types.ts";
 import type { AttemptHost } from "./attempt-host.ts";
+import { watchedTools } from "./attempt-watch.ts";
 import type { ExecutionLimits } from "./config.ts";
 import type { Executor } from "./executor.ts";
 import { makeTools, workDirOf } from "./executor-tools.ts";
@@ -67,14 +68,16 @@ export async function runAttempt(
   const { host, limits } = context;
   const workDir = workDirOf(host.config.DATA_DIR, order);
   const log = new LogBatch(limits, (lines) => host.addLog(order, lines));
-  const tools = makeTools({
-    ...context,
-    order,
-    workDir,
-    signal,
-    progress: (fraction, stage) => report(shareOf(fraction), stage),
-    log: (level, text) => log.add({ at: Date.now(), level, text }),
-  });
+  const tools = watchedTools(
+    makeTools({
+      ...context,
+      order,
+      workDir,
+      signal,
+      progress: (fraction, stage) => report(shareOf(fraction), stage),
+      log: (level, text) => log.add({ at: Date.now(), level, text }),
+    }),
+  );
   let usesFiles = false;
   try {
     const executor = context.executors[order.kind];

@@ -4,6 +4,7 @@ import { Errors } from "moleculer";
 import { Agent, type Dispatcher, request } from "undici";
 import { AppError, asAppError } from "../../lib/errors.ts";
 import type { ServiceHost } from "../../lib/service.ts";
+import { traceHeaders } from "../../lib/telemetry/work-scope.ts";
 import type { ExecutionLimits } from "./config.ts";
 
 export interface ObjectName {
@@ -217,7 +218,7 @@ async function openLink(
   const { host } = new URL(url);
   const dispatcher = agentFor(limits);
   try {
-    const headers = start > 0 ? { range: `bytes=${start}-` } : {};
+    const headers = { ...traceHeaders(), ...(start > 0 ? { range: `bytes=${start}-` } : {}) };
     const answer = await request(url, { dispatcher, signal, headers });
     const { statusCode } = answer;
     if (statusCode === 416) throw new AppError("OBJECT_CHANGED", { ...object });
@@ -297,6 +298,7 @@ async function putLink(
       method: "PUT",
       signal: line.signal,
       headers: {
+        ...traceHeaders(),
         "content-length": String(bytes),
         "content-type": contentType,
         "content-md5": md5,

@@ -88,6 +88,7 @@ async function render(
     output: join(tools.workDir, `output.${plan.format}`),
     encoder: (await findGpuEncoder(ffmpeg)) ?? "libx264",
   });
+  tools.progress(stages.fetch, "render");
   const used = await runByImplementation(impl, command, tools, {
     totalFrames: plan.frames,
     onProgress: ({ fraction }) =>
