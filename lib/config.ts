@@ -26,6 +26,13 @@ const addresses = (protocols: readonly string[]) =>
   z.string().refine((text) => url(protocols).safeParse(text.split(",", 1)[0]?.trim()).success, {
     error: `must be a URL that starts with ${protocols.map((p) => `${p}//`).join(" or ")}, or several separated by commas`,
   });
+/** MongoDB's addresses may list several servers, which no other URL may; the driver checks the rest. */
+const mongoUrl = z
+  .string()
+  .regex(
+    /^mongodb(\+srv)?:\/\/([^/?#@\s]+@)?[^/?#@\s]+(\/[^/?#\s]*)?(\?\S*)?$/,
+    "must be a URL that starts with mongodb:// or mongodb+srv://",
+  );
 const secret = z.string().min(12, "must have at least 12 characters");
 const whole = (minimum: number, maximum: number) => {
   const error = `must be a whole number from ${minimum} to ${maximum}`;
@@ -139,8 +146,9 @@ const settings = {
     about: "Cache, tokens and rate limits; default: memory",
   },
   MONGO_URL: {
-    schema: url(["mongodb:", "mongodb+srv:"]).optional(),
-    about: "Records and jobs; default: SQLite in DATA_DIR",
+    schema: mongoUrl.optional(),
+    about:
+      "Records and jobs, mongodb://host/database, database reelmesh unless named; default: SQLite in DATA_DIR",
   },
   S3_ENDPOINT: {
     schema: url(["http:", "https:"]).optional(),
@@ -312,6 +320,9 @@ function writeSecrets(dataDir: string, secrets: Record<string, string>): void {
   }
 }
 
+/** Made up by each node for itself, these would differ from node to node. */
+const agreedSecrets = ["ADMIN_PASSWORD", "MCP_TOKEN", "BRIDGE_TOKEN", "STORAGE_SECRET"] as const;
+
 /** Settings that are wrong only beside each other, or that this version cannot honour yet. */
 function checkTogether(values: Record<string, unknown>): void {
   const later = {
@@ -322,6 +333,12 @@ function checkTogether(values: Record<string, unknown>): void {
       throw new ConfigError(
         `${name}: not supported by this version, which uses ${instead}. Leave it empty; going on would do the work where you do not expect it.`,
       );
+  if (values["MONGO_URL"] !== undefined && values["TRANSPORTER"] !== undefined)
+    for (const name of agreedSecrets)
+      if (values[name] === undefined && (values["SERVICES"] as Role[]).includes("platform"))
+        throw new ConfigError(
+          `${name}: missing. Nodes of one mesh that share MONGO_URL answer for each other: give all of them the same one.`,
+        );
   const [id, secretKey] = [values["OSS_ACCESSKEY_ID"], values["OSS_ACCESSKEY_SECRET"]];
   if ((id === undefined) !== (secretKey === undefined))
     throw new ConfigError(
@@ -355,7 +372,7 @@ export function loadConfig(
     if (given === undefined && setting.generated) continue;
     const parsed = setting.schema.safeParse(given);
     if (!parsed.success) {
-      const shown = setting.secret ? "its value" : JSON.stringify(given);
+      const shown = setting.secret ? "its value" : JSON.stringify(given && withoutPassword(given));
       throw new ConfigError(
         `${name}: ${shown} is not usable: ${parsed.error.issues[0]?.message}. ${setting.about}.`,
       );
@@ -381,12 +398,18 @@ export function loadConfig(
   return { config: Object.freeze(values) as unknown as Config, sources, fresh };
 }
 
-/** The secrets that this node knows: what must not appear where people read. */
+/** The secrets that this node knows, passwords in URLs too: what must not appear where people read. */
 export const secretsOf = (config: Config): string[] =>
-  (Object.entries(settings) as [SettingName, Setting][])
-    .filter(([, setting]) => setting.secret)
-    .map(([name]) => config[name])
-    .filter((value): value is string => typeof value === "string" && value.length > 0);
+  (Object.entries(settings) as [SettingName, Setting][]).flatMap(([name, setting]) => {
+    const value = config[name];
+    if (typeof value !== "string" || value === "") return [];
+    if (setting.secret) return [value];
+    return [...value.matchAll(/:\/\/[^:/?#@\s]*:([^/?#@\s]+)@/g)].map((match) => match[1]!);
+  });
+
+/** A URL without the password in it. */
+const withoutPassword = (text: string): string =>
+  text.replace(/(:\/\/[^:/?#@\s]*):[^/?#@\s]*@/g, "$1:…@");
 
 /** One line per setting for people: what is in force and where it came from; secrets masked. */
 export function describeConfig({ config, sources }: LoadedConfig) {
@@ -395,7 +418,7 @@ export function describeConfig({ config, sources }: LoadedConfig) {
     const shown = value === undefined ? "" : Array.isArray(value) ? value.join(",") : String(value);
     return {
       name,
-      value: setting.secret && shown ? `${shown.slice(0, 3)}…` : shown,
+      value: setting.secret && shown ? `${shown.slice(0, 3)}…` : withoutPassword(shown),
       source: sources[name],
       about: setting.about,
     };

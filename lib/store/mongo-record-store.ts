@@ -277,6 +277,9 @@ export class MongoRecordStore<D extends Doc = Doc> implements RecordStore<D> {
   }
 
   #count(query: MongoFilter): Promise<number> {
+    // Without a condition the index of ids is counted, not the documents.
+    if (Object.keys(query).length === 0)
+      return overMongo(() => this.#adapter.records.countDocuments({}).hint("_id_").exec());
     return overMongo(() => this.#adapter.count({ query }));
   }
 

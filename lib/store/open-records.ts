@@ -1,7 +1,6 @@
 import { join } from "node:path";
 import type { Config } from "../config.ts";
 import { dependenciesOf } from "../dependency-state.ts";
-import { MongoRecordStore } from "./mongo-record-store.ts";
 import type { Collection, Doc, RecordStore } from "./record-store.ts";
 import { SqliteRecordStore } from "./sqlite-record-store.ts";
 
@@ -22,16 +21,19 @@ const declarationOf = ({ migrations, ...rest }: Collection) =>
 
 type Place = Pick<Config, "DATA_DIR"> & Partial<Pick<Config, "MONGO_URL">>;
 
-const openStore = (config: Place, collection: Collection): Promise<RecordStore> =>
-  config.MONGO_URL === undefined
-    ? SqliteRecordStore.open(collection, { path: recordsFile(config) })
-    : MongoRecordStore.open(collection, {
-        url: config.MONGO_URL,
-        reporter: dependenciesOf(config).declare("mongodb", {
-          degrades: "Records cannot be read or written.",
-          essential: true,
-        }),
-      });
+async function openStore(config: Place, collection: Collection): Promise<RecordStore> {
+  if (config.MONGO_URL === undefined)
+    return SqliteRecordStore.open(collection, { path: recordsFile(config) });
+  // Only where it is needed: the library costs memory and time at the start.
+  const { MongoRecordStore } = await import("./mongo-record-store.ts");
+  return MongoRecordStore.open(collection, {
+    url: config.MONGO_URL,
+    reporter: dependenciesOf(config).declare("mongodb", {
+      degrades: "Records cannot be read or written",
+      essential: true,
+    }),
+  });
+}
 
 /**
  * Opens a collection where the configuration says that records live: in MongoDB with MONGO_URL, else in SQLite.

@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "@jest/globals";
-import { ConfigError, describeConfig, loadConfig } from "../../lib/config.ts";
+import { ConfigError, describeConfig, loadConfig, secretsOf } from "../../lib/config.ts";
 
 let dir: string;
 beforeEach(() => {
@@ -47,6 +47,14 @@ describe("configuration", () => {
       /ADMIN_PASSWORD: its value is not usable: must have at least 12 characters/,
     );
     expect(() => load({ ADMIN_PASSWORD: "hunter2" })).not.toThrow(/hunter2/);
+  });
+
+  test("a password in an address is shown nowhere", () => {
+    expect(() => load({ S3_ENDPOINT: "ftp://me:hunter2@x" })).toThrow(/"ftp:\/\/me:…@x"/);
+    const loaded = load({ TRANSPORTER: "nats://me:hunter2@x,nats://me:hunter3@y" });
+    const shown = describeConfig(loaded).find(({ name }) => name === "TRANSPORTER");
+    expect(shown?.value).toBe("nats://me:…@x,nats://me:…@y");
+    expect(secretsOf(loaded.config)).toEqual(expect.arrayContaining(["hunter2", "hunter3"]));
   });
 
   test("secrets are made up once, for the owner's eyes only, and kept", () => {
