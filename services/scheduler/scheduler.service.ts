@@ -1,12 +1,28 @@
 import { isEdgeCall } from "../../lib/access.middleware.ts";
 import { AppError } from "../../lib/errors.ts";
-import { implementService, type ServiceDefinition, systemActor } from "../../lib/service.ts";
+import {
+  implementService,
+  type NodeEnv,
+  type ServiceDefinition,
+  systemActor,
+} from "../../lib/service.ts";
 import { noteOnSpan, traceparentOf } from "../../lib/telemetry/telemetry.middleware.ts";
 import { schedulerConfig } from "./config.ts";
+import type { HeartbeatAnswer } from "./job.types.ts";
 import { checkPayload } from "./job-kinds.ts";
 import { jobMeterOf } from "./job-meter.ts";
 import type { Leader } from "./leader.ts";
 import { schedulerContract } from "./scheduler.contract.ts";
+
+/** Counts what a node was told that is not its own any more. */
+const countFencing =
+  ({ config }: NodeEnv) =>
+  <A extends { fenced: HeartbeatAnswer["fenced"] } | { outcome: string }>(answer: A): A => {
+    const meter = jobMeterOf(config);
+    if ("fenced" in answer) meter?.fenced(answer.fenced);
+    else if (answer.outcome === "fenced") meter?.lateReport();
+    return answer;
+  };
 
 /** The service `scheduler` of the leader of one term. Callers who see two of them choose the later term. */
 export function schedulerOf(leader: Leader, term: number): ServiceDefinition {
@@ -50,21 +66,10 @@ export function schedulerOf(leader: Leader, term: number): ServiceDefinition {
       },
       stats: (_ctx, { leader }) => leader.stats(),
       nodes: (_ctx, { leader }) => ({ nodes: leader.nodes() }),
-      heartbeat: async ({ params }, { leader }, { config }) => {
-        const answer = await leader.heartbeat(params.report, params.attempts);
-        if (answer.fenced.length > 0) jobMeterOf(config)?.fenced(answer.fenced);
-        return answer;
-      },
-      complete: async ({ params }, { leader }, { config }) => {
-        const answer = await leader.complete(params);
-        if (answer.outcome === "fenced") jobMeterOf(config)?.lateReport();
-        return answer;
-      },
-      fail: async ({ params }, { leader }, { config }) => {
-        const answer = await leader.fail(params);
-        if (answer.outcome === "fenced") jobMeterOf(config)?.lateReport();
-        return answer;
-      },
+      heartbeat: ({ params }, { leader }, host) =>
+        leader.heartbeat(params.report, params.attempts).then(countFencing(host)),
+      complete: ({ params }, { leader }, host) => leader.complete(params).then(countFencing(host)),
+      fail: ({ params }, { leader }, host) => leader.fail(params).then(countFencing(host)),
       handBack: ({ params }, { leader }) => leader.handBack(params),
       addLog: async ({ params }, { leader }) => {
         await leader.addLog(params.jobId, params.attempt, params.lines);
