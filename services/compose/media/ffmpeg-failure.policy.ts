@@ -10,7 +10,7 @@ export interface FailedExit {
 const reasonLengthMax = 300;
 /** Lines that accompany any failure and explain none. */
 const noise =
-  /^(conversion failed|error (while )?(opening|initializing|processing|submitting|marking|closing|filtering|muxing|sending|selecting|parsing|reinitializing)|failed to (set|configure|inject)|terminating|task finished|nothing was written|exiting|last message repeated|x264 \[|\[?libx264|qavg|frame=|size=|video:|press \[q\])/i;
+  /^(conversion failed|error : |error (while )?(opening|initializing|processing|submitting|marking|closing|filtering|muxing|sending|selecting|parsing|reinitializing)|failed to (set|configure|inject)|terminating|task finished|nothing was written|exiting|last message repeated|x264 \[|\[?libx264|qavg|frame=|size=|video:|press \[q\])/i;
 /** Bare texts of error codes: true, but the line before them tells what they are about. */
 const bare =
   /^(invalid argument|invalid data found when processing input|not found|unknown error)\.?$/i;

@@ -18,9 +18,11 @@ interface Ring {
   get(): string;
 }
 type SpawnDone = (error: Error | null, stdout: Ring, stderr: Ring) => void;
-/** The one place where fluent-ffmpeg starts processes, for its look at formats and encoders and for the work itself. */
 interface Spawning {
+  /** The one place where fluent-ffmpeg starts processes. */
   _spawnFfmpeg(args: string[], ...rest: unknown[]): void;
+  /** Its look at formats and encoders: three processes, whose output it reads wrongly from FFmpeg 9 on. */
+  _checkCapabilities(done: (error: Error | null) => void): void;
 }
 
 /** At least two arguments, which fluent-ffmpeg takes as they are. */
@@ -68,8 +70,10 @@ export async function runFluent(
   await new Promise<void>((resolve, reject) => {
     const fluent = ffmpeg({ cwd: tools.workDir }).setFfmpegPath(program);
     const spawning = fluent as unknown as Spawning;
-    if (typeof spawning._spawnFfmpeg !== "function")
-      throw new Error("this fluent-ffmpeg starts processes in another way");
+    for (const step of ["_spawnFfmpeg", "_checkCapabilities"] as const)
+      if (typeof spawning[step] !== "function")
+        throw new Error("this fluent-ffmpeg starts processes in another way");
+    spawning._checkCapabilities = (done) => done(null);
     spawning._spawnFfmpeg = spawnThroughTools(program, tools, options, seen);
     for (const { args, file } of command.inputs) {
       fluent.input(file);

@@ -74,6 +74,12 @@ const taggedMs = (text: string | undefined): number => {
     : 0;
 };
 
+/**
+ * After the picture was set upright nobody may hear that it should be turned: FFmpeg 9 hands a source's turn on through
+ * any graph to the result, where players would turn it again.
+ */
+const forgetTurn = "sidedata=mode=delete:type=DISPLAYMATRIX";
+
 const turns = {
   0: "",
   90: "transpose=clock",
@@ -136,7 +142,7 @@ export function readFacts(
           orientation
         ] ?? 0)
       : rotation,
-    uprightFilters: upright,
+    uprightFilters: upright && `${upright},${forgetTurn}`,
     fps: image || !video ? undefined : fps,
     vfr:
       !image &&
