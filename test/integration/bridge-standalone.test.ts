@@ -1,7 +1,13 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Readable } from "node:stream";
 import { afterEach, beforeEach, describe, expect, test } from "@jest/globals";
 import { loadConfig } from "../../lib/config.ts";
 import { systemCall } from "../../lib/service.ts";
 import { bridgeToken, startTestBridge, type TestBridge } from "../support/bridge.ts";
+import { runScript } from "../support/command.ts";
+import { startFlakyProxy } from "../support/flaky-proxy.ts";
 import { freePort } from "../support/free-port.ts";
 import { type Product, startProduct } from "../support/product.ts";
 import { until } from "../support/until.ts";
@@ -16,8 +22,9 @@ afterEach(async () => {
 const config = loadConfig({ DATA_DIR: "/nowhere" }, { generate: false }).config;
 
 /** A product without compose nodes of its own, whose one worker is the bridge. */
-async function startProductWith(url: string): Promise<Product> {
+async function startProductWith(url: string, env: Record<string, string> = {}): Promise<Product> {
   const started = await startProduct({
+    ...env,
     SERVICES: "gateway,platform,scheduler",
     BRIDGE_URL: url,
     BRIDGE_TOKEN: bridgeToken,
@@ -51,23 +58,230 @@ const ended = async (id: string, state = "success") => {
   });
   return jobOf(id);
 };
-const storedUnder = async (prefix: string) =>
-  (await call("storage.list", { bucket: "reelmesh", prefix, delimiter: "" })).objects;
 
-describe("a bridge outside the mesh", () => {
-  beforeEach(async () => {
+/** Attempts of a job that have left objects. */
+const attemptsStored = async (id: string) => {
+  const query = { bucket: "reelmesh", prefix: `jobs/${id}/`, delimiter: "" };
+  const { objects } = await call("storage.list", query);
+  return [...new Set(objects.map(({ key }) => Number(key.split("/")[2])))];
+};
+
+/** The bridge holds nothing and asks nothing any more. */
+const settled = () =>
+  until(
+    async () => {
+      const { body } = await bridge.request("GET", "/status");
+      return body.questions.length === 0 && body.attempts.length === 0;
+    },
+    { what: "rest of the bridge", limitMs: 20_000 },
+  );
+
+const picture = Buffer.from(
+  "iVBORw0KGgoAAAANSUhEUgAAABAAAAAQCAIAAACQkWg2AAAAFElEQVR4nGOoIBEwjGoY1TB8NQAAY1loECb4YI4AAAAASUVORK5CYII=",
+  "base64",
+);
+
+async function startBoth(): Promise<void> {
+  bridge = await startTestBridge({ config });
+  ends.push(() => bridge.stop());
+  product = await startProductWith(bridge.url);
+}
+
+describe("a product whose only worker is a bridge outside the mesh", () => {
+  test("gets its video from there, made of a picture in its own storage", async () => {
+    await startBoth();
+    const object = { bucket: "reelmesh", key: "uploads/picture.png", contentType: "image/png" };
+    await call("storage.put", object, { stream: Readable.from([picture]) });
+    const { body } = await product.request("POST", "/compose", {
+      token: bridgeToken,
+      body: {
+        media: [{ src: "uploads/picture.png", duration: 0.4 }],
+        ...title.output,
+      },
+    });
+    const job = await ended(body.job_id);
+    expect(job).toMatchObject({ attempt: 1, errors: 0, node: `bridge:127.0.0.1:${bridge.port}` });
+    const done = await product.request("GET", `/jobs/${body.job_id}`, { token: bridgeToken });
+    const video = Buffer.from(await (await fetch(done.body.media_url)).arrayBuffer());
+    expect(video.subarray(4, 8).toString()).toBe("ftyp");
+    await settled();
+  }, 60_000);
+
+  test("after a kill -9 of the bridge its next start kills the orphan, and the job ends in success", async () => {
+    await startBoth();
+    await bridge.holdRenders();
+    const id = await submitTitle();
+    const orphan = await bridge.heldProcess();
+    await bridge.kill();
+    expect(await orphan.isAlive()).toBe(true);
+    await bridge.releaseRenders();
+    await bridge.restart();
+    expect(await orphan.isAlive()).toBe(false);
+    const job = await ended(id);
+    expect(job).toMatchObject({ errors: 0 });
+    expect(await attemptsStored(id)).toEqual([job.attempt]);
+    await settled();
+  }, 60_000);
+
+  test("a stop in good order hands the work back without the loss of a node", async () => {
+    await startBoth();
+    await bridge.holdRenders();
+    const id = await submitTitle();
+    const held = await bridge.heldProcess();
+    bridge.command.child.kill("SIGTERM");
+    expect(await bridge.command.ended).toBe(0);
+    expect(await held.isAlive()).toBe(false);
+    expect(await jobOf(id)).toMatchObject({ state: "pending", nodesLost: 0 });
+    await bridge.releaseRenders();
+    await bridge.restart();
+    expect(await ended(id)).toMatchObject({ errors: 0, nodesLost: 0 });
+    await settled();
+  }, 60_000);
+
+  test("a cancelled job ends its processes there", async () => {
+    await startBoth();
+    await bridge.holdRenders();
+    const id = await submitTitle();
+    const held = await bridge.heldProcess();
+    await call("scheduler.cancel", { id });
+    await until(async () => !(await held.isAlive()), { what: "the end of the process" });
+    expect(await jobOf(id)).toMatchObject({ state: "cancelled" });
+    await settled();
+  }, 60_000);
+
+  test("lost requests and lost answers change nothing: each job has one attempt that counts", async () => {
+    bridge = await startTestBridge({ config }, { RENDER_SLOTS: "2" });
+    ends.push(() => bridge.stop());
+    const proxy = await startFlakyProxy(bridge.port);
+    ends.push(() => proxy.stop());
+    proxy.fate = (n) => (n % 5 === 2 ? "deaf" : n % 7 === 3 ? "refused" : "whole");
+    product = await startProductWith(`http://127.0.0.1:${proxy.port}`);
+    const ids = await Promise.all(Array.from({ length: 5 }, submitTitle));
+    for (const id of ids) {
+      const job = await ended(id);
+      expect(job).toMatchObject({ errors: 0, nodesLost: 0 });
+      expect(await attemptsStored(id)).toEqual([job.attempt]);
+    }
+    expect(proxy.requests()).toBeGreaterThan(20);
+    await settled();
+  }, 90_000);
+
+  test("whose storage links lead nowhere, is told in the job's log what to set", async () => {
     bridge = await startTestBridge({ config });
     ends.push(() => bridge.stop());
-    product = await startProductWith(bridge.url);
-  });
-
-  test("renders a job of a product that has no compose node, and its video can be fetched", async () => {
+    const nowhere = `http://127.0.0.1:${await freePort()}`;
+    product = await startProductWith(bridge.url, { PUBLIC_URL: nowhere });
     const id = await submitTitle();
-    const job = await ended(id);
-    expect(job).toMatchObject({ attempt: 1, errors: 0, node: `bridge:127.0.0.1:${bridge.port}` });
-    const { body } = await product.request("GET", `/jobs/${id}`, { token: bridgeToken });
-    const video = Buffer.from(await (await fetch(body.media_url)).arrayBuffer());
-    expect(video.subarray(4, 8).toString()).toBe("ftyp");
-    await until(async () => (await bridge.request("GET", "/status")).body.questions.length === 0);
+    const said = async () => (await call("scheduler.log", { id })).lines.map(({ text }) => text);
+    await until(async () => (await said()).some((text) => text.includes("PUBLIC_URL")), {
+      what: "the line in the job's log",
+      limitMs: 30_000,
+    });
+    const line = (await said()).find((text) => text.includes("PUBLIC_URL"));
+    expect(line).toContain(`the connection to ${new URL(nowhere).host} failed (ECONNREFUSED)`);
+    await call("scheduler.cancel", { id });
+    await settled();
   }, 60_000);
 });
+
+describe("the bridge's own interface", () => {
+  const jobId = "01a80000-0000-7000-8000-000000000001";
+  const order = (attempt: object, task: object = { ms: 600_000 }) =>
+    bridge.request("POST", "/noop", {
+      ...task,
+      attempt: {
+        job_id: jobId,
+        lease_ms: 20_000,
+        owner: "t:t",
+        bucket: "reelmesh",
+        inputs: [],
+        ...attempt,
+      },
+    });
+  const boot = async () => (await bridge.request("GET", "/status")).body.boot as string;
+  const held = async () =>
+    (await bridge.request("GET", "/status")).body.attempts.map(
+      (one: { attempt: number }) => one.attempt,
+    );
+
+  beforeEach(async () => {
+    bridge = await startTestBridge({ config });
+    ends.push(async () => {
+      await bridge.kill();
+      await bridge.stop();
+    });
+  });
+
+  test("the same attempt twice is one; an older one, and one for another run, are refused", async () => {
+    const run = await boot();
+    const first = await order({ number: 2, boot: run });
+    expect(first).toMatchObject({ status: 200, body: { status: "running", repeated: false } });
+    expect(await order({ number: 2, boot: run })).toMatchObject({
+      status: 200,
+      body: { repeated: true, attempt: { number: 2, boot: run } },
+    });
+    expect(await order({ number: 1, boot: run })).toMatchObject({
+      status: 409,
+      body: { status: "refused", reason: "attempt 2 is known already" },
+    });
+    expect(await order({ number: 3, boot: "another-run" })).toMatchObject({ status: 409 });
+    await until(async () => (await held()).join() === "2");
+    // A newer attempt supersedes the one that runs.
+    expect(await order({ number: 3, boot: run })).toMatchObject({ body: { status: "running" } });
+    await until(async () => (await held()).join() === "3");
+  }, 30_000);
+
+  test("a lease that is not renewed ends the work; one that is renewed from a mark goes on", async () => {
+    const run = await boot();
+    await order({ number: 1, boot: run, lease_ms: 1_500 });
+    const other = "01a80000-0000-7000-8000-000000000002";
+    await until(async () => (await held()).length === 1);
+    const { body } = await bridge.request("GET", "/status");
+    const renewal = new URLSearchParams({
+      attempt: "1",
+      boot: run,
+      mark: String(body.mark),
+      lease_ms: "20000",
+    });
+    expect(await bridge.request("GET", `/jobs/${jobId}?${renewal}`)).toMatchObject({
+      body: { status: "running", attempt: 1 },
+    });
+    await bridge.request("POST", `/jobs/${jobId}/cancel`, { attempt: 1, reason: "cancelled" });
+    await until(async () => (await held()).length === 0);
+    await order({ number: 1, boot: run, lease_ms: 1_500, job_id: other });
+    await until(async () => (await held()).length === 1);
+    await until(async () => (await held()).length === 0, { what: "the end of the lease" });
+    expect(bridge.command.text()).toContain("was not renewed in time and is killed");
+  }, 30_000);
+
+  test("nothing but its health is told without the token", async () => {
+    for (const [method, path] of [
+      ["GET", "/status"],
+      ["POST", "/compose"],
+      ["GET", `/jobs/${jobId}`],
+      ["POST", "/answers"],
+      ["GET", "/no-such-path"],
+    ] as const)
+      for (const token of ["", "not-the-token-of-it"])
+        expect(
+          await bridge.request(method, path, method === "POST" ? {} : undefined, token),
+        ).toMatchObject({ status: 401, body: { error: { type: "UNAUTHENTICATED" } } });
+    expect(await bridge.request("GET", "/healthz", undefined, "")).toMatchObject({ status: 200 });
+    expect(await bridge.request("GET", "/no-such-path")).toMatchObject({ status: 404 });
+    expect(await bridge.request("DELETE", "/status")).toMatchObject({ status: 405 });
+    expect(await bridge.request("POST", "/noop", { attempt: { number: 1 } })).toMatchObject({
+      status: 400,
+      body: { error: { type: "INVALID_INPUT" } },
+    });
+    expect(bridge.command.text()).not.toContain(bridgeToken);
+  }, 30_000);
+});
+
+test("a bridge that others can reach does not start with a token that nobody chose", async () => {
+  const dir = await mkdtemp(join(tmpdir(), "reelmesh-bridge-"));
+  ends.push(() => rm(dir, { recursive: true, force: true }));
+  const env = { HOST: "0.0.0.0", PORT: "0", DATA_DIR: dir, BRIDGE_TOKEN: "" };
+  const command = runScript("bridge", { env });
+  expect(await command.ended).toBe(1);
+  expect(command.text()).toMatch(/^reelmesh bridge: BRIDGE_TOKEN: missing\. HOST 0\.0\.0\.0/);
+}, 30_000);

@@ -12,6 +12,7 @@ import { outputPrefix, workDirOf } from "../executor-tools.ts";
 import { executors } from "../executors.ts";
 import { keyText } from "../held-attempt.ts";
 import { LoadMeter } from "../load-report.ts";
+import type { LogLine } from "../log-batch.ts";
 import { type BeginAnswer, NodeAgent } from "../node-agent.ts";
 import { FileJournal } from "../node-journal.ts";
 import type { AttemptKey, NodePorts } from "../node-ports.ts";
@@ -184,6 +185,21 @@ export class BridgeHost {
       },
       executionLimits,
     );
+    let logged: Promise<unknown> = Promise.resolve();
+    const addLog = (lines: LogLine[]) => {
+      // The desk keeps one batch of an attempt at a time.
+      logged = logged.catch(() => undefined).then(() => this.#desk.addLog(order, lines));
+      return logged;
+    };
+    let isTold = false;
+    const explain = (error: unknown): never => {
+      const known = explained(error);
+      // It is tried again for a while; who waits for the job should not have to wait for the reason too.
+      if (known && !isTold)
+        addLog([{ at: Date.now(), level: "warn", text: known.message }]).catch(() => undefined);
+      isTold ||= known !== undefined;
+      throw known ?? error;
+    };
     return {
       config: this.#config,
       logger: this.#log,
@@ -193,7 +209,7 @@ export class BridgeHost {
         read: (from, signal) => access.read(from, signal).catch(explain),
         write: (file, object, signal) => access.write(file, object, signal).catch(explain),
       }),
-      addLog: (of, lines) => this.#desk.addLog(of, lines),
+      addLog: (_order, lines) => addLog(lines),
     };
   }
 }
@@ -201,16 +217,11 @@ export class BridgeHost {
 const noSupplies: Supplies = { bucket: "", inputs: new Map() };
 
 /** A bridge sees the product's storage by the addresses in its links alone: where these are wrong, it says so. */
-function explain(error: unknown): never {
+function explained(error: unknown): AppError | undefined {
   const known = asAppError(error);
-  if (known?.type !== "UNAVAILABLE") throw error;
-  throw new AppError(
-    "UNAVAILABLE",
-    {
-      reason: `${known.data["reason"]}. The bridge gets media by links of the product; PUBLIC_URL of the product (or its S3_ENDPOINT) must be an address that the bridge reaches`,
-    },
-    error,
-  );
+  if (known?.type !== "UNAVAILABLE") return undefined;
+  const reason = `${known.data["reason"]}. The bridge reaches the product's storage by the product's links alone: PUBLIC_URL of the product (or its S3_ENDPOINT) must be an address that the bridge reaches`;
+  return new AppError("UNAVAILABLE", { reason }, error);
 }
 
 async function within(boundMs: number, work: Promise<void>): Promise<void> {
