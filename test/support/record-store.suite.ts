@@ -109,6 +109,83 @@ export function recordStoreSuite(name: string, harness: () => Promise<RecordStor
         expect(await store.count()).toBe(0);
       });
 
+      test("any JSON comes back as it was answered, whatever its fields are called", async () => {
+        const odd = [
+          "$set",
+          "a.b",
+          "",
+          "%",
+          "%24",
+          "__proto__",
+          "constructor",
+          "_bsontype",
+          "toJSON",
+        ];
+        const key = fc.oneof(
+          fc.constantFrom(...odd, "doc", "id", "0", "_id", "length"),
+          fc.string({ unit: "binary", maxLength: 5 }),
+        );
+        const value = fc.letrec((tie) => ({
+          any: fc.oneof(
+            { maxDepth: 4 },
+            fc.constantFrom(
+              null,
+              true,
+              -0,
+              0.1,
+              1e300,
+              2 ** 53,
+              -(2 ** 31),
+              2 ** 31,
+              "",
+              "雨\u0000",
+            ),
+            fc.string({ unit: "binary" }),
+            fc.array(tie("any"), { maxLength: 3 }),
+            fc.dictionary(key, tie("any"), { maxKeys: 4, noNullPrototype: true }),
+          ),
+        })).any;
+        const content = fc.dictionary(key, value, { maxKeys: 4, noNullPrototype: true });
+        await fc.assert(
+          fc.asyncProperty(content, content, async ({ id: _, ...doc }, { id: __, ...patch }) => {
+            const stored = await store.insert(doc as Doc);
+            expect(await store.get(stored.id)).toEqual(stored);
+            const plain = JSON.parse(JSON.stringify(doc)) as Doc;
+            for (const [field, given] of Object.entries(plain))
+              if (given !== null) expect(stored[field]).toEqual(given);
+            const changed = await store.updateIf(stored.id, 1, patch as Doc);
+            expect(await store.get(stored.id)).toEqual(changed);
+            for (const [field, given] of Object.entries(JSON.parse(JSON.stringify(patch)) as Doc))
+              expect(changed[field]).toEqual(given === null ? undefined : given);
+          }),
+          { numRuns: 60, seed: 20261121 },
+        );
+      });
+
+      test("a declared field of another kind is refused by name, and nothing is stored", async () => {
+        const refused = (doc: Doc, text: string) =>
+          expect(store.insert(doc)).rejects.toMatchObject({
+            type: "INVALID_INPUT",
+            message: expect.stringContaining(text),
+          });
+        await refused({ rank: "1" }, "rank: must be a number");
+        await refused({ kind: ["video"] }, "kind: must be a string");
+        await refused({ spec: { codec: 1 } }, "spec.codec: must be a string");
+        await refused({ spec: [{ codec: "av1" }] }, "spec: must be an object");
+        expect(await store.count()).toBe(0);
+        const { id } = await store.insert({ rank: 1 });
+        await expect(store.updateIf(id, 1, { rank: "2" })).rejects.toMatchObject({
+          type: "INVALID_INPUT",
+        });
+      });
+
+      test("a text far longer than an index entry may be is found by its whole length", async () => {
+        const kind = "k".repeat(100_000);
+        await store.insertMany([{ kind: `${kind}a` }, { id: "mine", kind: `${kind}b` }]);
+        const { rows } = await store.list({ filter: { kind: `${kind}b` }, limit: 2 });
+        expect(ids(rows)).toEqual(["mine"]);
+      });
+
       test("many records come in the order of the ids that were asked for", async () => {
         await store.insertMany([{ id: "a" }, { id: "b" }, { id: "c" }]);
         expect(ids(await store.getMany(["c", "nobody", "a"]))).toEqual(["c", "a"]);
@@ -340,6 +417,37 @@ export function recordStoreSuite(name: string, harness: () => Promise<RecordStor
         );
         expect(await store.count({ search: "日出" })).toBe(0);
         expect(await store.count({ search: "日落" })).toBe(1);
+      });
+
+      test("three starts at once migrate every document once", async () => {
+        await store.insertMany(Array.from({ length: 450 }, (_, rank) => ({ title: "日出", rank })));
+        await store.close();
+        const counted = defineCollection({
+          ...clips,
+          filters: { steps: "number" },
+          search: ["note"],
+          schemaVersion: 2,
+          migrations: {
+            2: (doc) => ({ ...doc, note: "日落", steps: ((doc["steps"] as number) ?? 0) + 1 }),
+          },
+        });
+        const opened = await Promise.all([1, 2, 3].map(() => place.open(counted)));
+        const counts = await Promise.all(opened.map((one) => one.count({ filter: { steps: 1 } })));
+        const found = await Promise.all(opened.map((one) => one.count({ search: "落" })));
+        expect([counts, found]).toEqual([
+          [450, 450, 450],
+          [450, 450, 450],
+        ]);
+        store = opened[0]!;
+        await Promise.all(opened.slice(1).map((one) => one.close()));
+      });
+
+      test("four first starts at once find an empty collection", async () => {
+        const fresh = defineCollection({ ...clips, name: "fresh_clip" });
+        const opened = await Promise.all([1, 2, 3, 4].map(() => place.open(fresh)));
+        await Promise.all(opened.map((one, rank) => one.insert({ rank, title: "日" })));
+        expect(await opened[0]!.count({ search: "日" })).toBe(4);
+        await Promise.all(opened.map((one) => one.close()));
       });
 
       test("a second start migrates nothing again", async () => {
