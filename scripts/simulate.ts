@@ -81,10 +81,11 @@ function summary(total: Exploration, seconds: number): string {
 }
 
 function describe(scenario: Scenario): string {
-  const { nodes, rates, operations, faults, rush, healMs } = scenario;
+  const { nodes, schedulers, store, rates, operations, faults, rush, healMs } = scenario;
   const percent = (share: number) => `${Math.round(share * 100)} %`;
   return [
     `  nodes: ${nodes.map(({ name, slots }) => `${name} (${slots})`).join(", ")}; repaired at ${healMs} ms`,
+    `  schedulers: ${schedulers}; the store ${store.fencesInserts ? "refuses" : "may take"} late insertions, ${percent(store.slow)} of its writes take up to ${store.slowMsMax} ms, ${percent(store.lostAnswers)} of its answers are lost`,
     `  messages lost ${percent(rates.loss)}, doubled ${percent(rates.duplicate)}, late ${percent(rates.late)} by up to ${rates.lateMsMax} ms`,
     ...[...operations, ...faults]
       .sort((a, b) => a.atMs - b.atMs)

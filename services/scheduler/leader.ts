@@ -359,7 +359,9 @@ export class Leader {
     const now = this.#ports.now();
     const work = [this.#outbox.tick(), this.#dispatcher.tick(now)];
     if (now >= this.#straysAt) work.push(this.#adoptStrays(now));
-    if (this.#actors.hasUnsure()) work.push(this.#actors.resync());
+    // A job that ended in a write without an answer has left its callback in the store.
+    if (this.#actors.hasUnsure())
+      work.push(this.#actors.resync().then(() => this.#outbox.lookAgain()));
     for (const result of await Promise.allSettled(work))
       if (result.status === "rejected") this.#ports.log("warn", `sweep: ${result.reason}`);
     this.#dispatcher.place();
@@ -369,6 +371,7 @@ export class Leader {
   async #adoptStrays(now: Ms): Promise<void> {
     const { store, term } = this.#ports;
     this.#straysAt = now + this.#config.straysMs;
+    this.#outbox.lookAgain();
     const mayMissJobs = this.#mayMissJobs;
     // If no answer comes now, they are strays no more and still unknown.
     this.#mayMissJobs = true;

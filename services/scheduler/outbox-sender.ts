@@ -67,6 +67,11 @@ export class OutboxSender {
     this.#send();
   }
 
+  /** The store may hold entries that nobody has told of here. */
+  lookAgain(): void {
+    this.#moreInStore = true;
+  }
+
   close(): void {
     this.#closed = true;
   }

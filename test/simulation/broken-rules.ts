@@ -2,9 +2,9 @@ import type { NodePorts } from "../../services/compose/node-ports.ts";
 import type { SchedulerConfig } from "../../services/scheduler/config.ts";
 import type { LeaderPorts } from "../../services/scheduler/leader.ts";
 import type { Invariant } from "./checkers.ts";
-import type { LeaderCalls } from "./simulated-leader.ts";
 import type { NodeFaults } from "./simulated-node.ts";
-import type { SimulatedDisk } from "./simulated-store.ts";
+import type { BreakablePorts, LeaderCalls } from "./simulated-scheduler.ts";
+import type { SimulatedStore } from "./simulated-store.ts";
 
 /** One rule of the design broken on purpose, from outside the product's code. */
 export interface BrokenRule {
@@ -12,9 +12,9 @@ export interface BrokenRule {
   invariant: Invariant;
   about: string;
   config?: Partial<SchedulerConfig>;
-  wrapCalls?: (calls: LeaderCalls, disk: SimulatedDisk) => LeaderCalls;
+  wrapCalls?: (calls: LeaderCalls, store: SimulatedStore) => LeaderCalls;
   wrapStore?: (store: LeaderPorts["store"]) => LeaderPorts["store"];
-  wrapLeaderPorts?: <P extends Pick<LeaderPorts, "begin">>(ports: P) => P;
+  wrapLeaderPorts?: <P extends BreakablePorts>(ports: P) => P;
   node?: NodeFaults;
 }
 
@@ -119,16 +119,45 @@ export const brokenRules = {
   "retry-beats-cancel": {
     invariant: "cancel",
     about: "The error of an attempt that was cancelled puts its job back into the queue",
-    wrapCalls: (calls, disk) =>
+    wrapCalls: (calls, store) =>
       replacing(calls, {
         async fail(ref) {
           const answer = await calls.fail(ref);
-          const job = await disk.read(ref.jobId);
+          const job = await store.read(ref.jobId);
           if (answer.outcome === "fenced" && job?.state === "cancelled")
             await calls.retry(job.spec.id);
           return answer;
         },
       }),
+  },
+  "term-unchecked": {
+    invariant: "one leader",
+    about: "The store takes changes whatever term they were made in",
+    wrapStore: (store) => ({
+      ...store,
+      change: (change) => store.change({ ...change, term: Number.MAX_SAFE_INTEGER }),
+    }),
+  },
+  "lease-unchecked": {
+    invariant: "one result",
+    about: "A leader goes on after its lease without asking the clock",
+    wrapLeaderPorts: (ports) => ({ ...ports, holdsLease: () => true }),
+  },
+  "impatient-standby": {
+    invariant: "one leader",
+    about: "A standby takes over without waiting for the end of the lease",
+    wrapStore: (store) => ({
+      ...store,
+      leadership: async () => {
+        const leadership = await store.leadership();
+        return leadership.term > 0 ? { ...leadership, holder: "" } : leadership;
+      },
+    }),
+  },
+  "strays-ignored": {
+    invariant: "no job lost",
+    about: "A job that an earlier leader has stored late is not adopted",
+    wrapStore: (store) => ({ ...store, strays: async () => [] }),
   },
   "no-ageing": {
     invariant: "no starvation",

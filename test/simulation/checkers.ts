@@ -4,7 +4,7 @@ import { isEnded } from "../../services/scheduler/job.step.ts";
 import type { Job, StartOrder } from "../../services/scheduler/job.types.ts";
 import type { World } from "./world.ts";
 
-/** The six invariants of the scheduler (design, section 4). */
+/** The seven invariants of the scheduler (design, section 4). */
 export const invariants = {
   "no job lost": "an accepted job exists, ends, and its callback is made",
   "one result": "one attempt is told that it won; its output is kept, every other is deleted",
@@ -13,6 +13,7 @@ export const invariants = {
   leases: "no lease outlives its expiry plus one sweep, and no process its lease",
   cancel: "a cancelled job stays so unless somebody asks for a retry",
   "no starvation": "a job that could run is started within its bound",
+  "one leader": "while one leads, nobody else counts on a lease or changes an active job",
 } as const;
 export type Invariant = keyof typeof invariants;
 
@@ -61,6 +62,7 @@ export class Checkers {
     leases: 0,
     cancel: 0,
     "no starvation": 0,
+    "one leader": 0,
   };
   readonly #world: World;
   readonly #limits: CheckerLimits;
@@ -77,17 +79,29 @@ export class Checkers {
   readonly #renewedAt = new Map<string, number>();
   /** Attempts whose work went wrong by itself. */
   readonly #failedByPlan: (job: Job) => boolean;
+  /** Whether this run of a scheduler counts on its lease now. */
+  readonly #holdsLease: (run: string) => boolean;
+  readonly #fencesInserts: boolean;
+  #holder = "";
+  /** Jobs that were stored late, by their writer, until a leader takes them over. */
+  readonly #strays = new Map<string, string>();
 
   constructor(
     world: World,
     epoch: number,
     limits: CheckerLimits,
-    failedByPlan: (job: Job) => boolean,
+    facts: {
+      failedByPlan: (job: Job) => boolean;
+      holdsLease: (run: string) => boolean;
+      fencesInserts: boolean;
+    },
   ) {
     this.#world = world;
     this.#epoch = epoch;
     this.#limits = limits;
-    this.#failedByPlan = failedByPlan;
+    this.#failedByPlan = facts.failedByPlan;
+    this.#holdsLease = facts.holdsLease;
+    this.#fencesInserts = facts.fencesInserts;
   }
 
   #check(invariant: Invariant, holds: boolean, message: () => string): void {
@@ -160,8 +174,37 @@ export class Checkers {
 
   // --- What is stored ---
 
-  committed(before: Job | undefined, after: Job): void {
+  /** Somebody has taken the leadership over. */
+  tookOver(term: number, holder: string): void {
+    const before = this.#holder;
+    this.#world.note(() => `stored: ${holder} leads, term ${term}`);
+    this.#check(
+      "one leader",
+      !this.#holdsLease(before),
+      () => `${holder} took over while ${before} still counted on its lease`,
+    );
+    this.#holder = holder;
+    this.#strays.clear();
+  }
+
+  /** A change that was stored must be the leader's, or be one of the few that a store may take late. */
+  #changedBy(before: Job | undefined, id: string, writer: string): void {
+    const isLate = writer !== this.#holder;
+    const isStray =
+      !this.#fencesInserts &&
+      (before === undefined || isEnded(before.state) || this.#strays.get(id) === writer);
+    this.#check(
+      "one leader",
+      !isLate || isStray,
+      () => `job ${id} was changed by ${writer} while ${this.#holder} led`,
+    );
+    if (isLate) this.#strays.set(id, writer);
+    else this.#strays.delete(id);
+  }
+
+  committed(before: Job | undefined, after: Job, writer: string): void {
     const { id } = after.spec;
+    this.#changedBy(before, id, writer);
     this.#world.note(() => `stored: ${describe(after)}`);
     this.#latest.set(id, after);
     const attempt = after.history.attempt;
@@ -222,8 +265,18 @@ export class Checkers {
 
   // --- What is told ---
 
-  /** The leader has answered a report of an end with "committed". */
-  told(key: AttemptKey, outcome: string): void {
+  /** A leader has answered the report of an end. */
+  told(key: AttemptKey & { boot: string }, outcome: string): void {
+    if (outcome === "fenced") {
+      const job = this.#latest.get(key.jobId);
+      const isCurrent =
+        job?.state === "running" && job.history.attempt === key.attempt && job.boot === key.boot;
+      this.#check(
+        "one result",
+        !isCurrent,
+        () => `the current attempt ${keyOf(key)} was told that it was superseded`,
+      );
+    }
     if (outcome !== "committed") return;
     const winner = this.#winners.get(key.jobId) ?? key.attempt;
     this.#winners.set(key.jobId, winner);

@@ -1,5 +1,6 @@
 import type { Rates } from "./network.ts";
 import { Random } from "./random.ts";
+import type { StoreTraits } from "./simulated-store.ts";
 
 /** What a client does. Jobs are named by their place in the list of submissions. */
 export type Operation =
@@ -31,13 +32,20 @@ export type Fault =
   | { type: "stop"; atMs: number; who: string; downMs: number }
   | { type: "cut"; atMs: number; who: string; forMs: number }
   | { type: "drain"; atMs: number; who: string; graceMs: number; forMs: number }
-  | { type: "disk"; atMs: number; forMs: number };
+  | { type: "store-cut"; atMs: number; who: string; forMs: number }
+  | { type: "store-bad"; atMs: number; forMs: number };
+
+/** Stands for whichever scheduler leads when a fault happens. */
+export const leader = "leader";
 
 export interface Scenario {
   seed: number;
   /** Another course of the same scenario: other delays, losses and lengths. Used when shrinking. */
   course?: number;
   nodes: { name: string; slots: number }[];
+  /** How many processes of the scheduler share the store. */
+  schedulers: number;
+  store: StoreTraits;
   rates: Rates;
   /** Faults end here and everything is repaired; then the system must come to rest. */
   healMs: number;
@@ -57,6 +65,41 @@ function drawRates(random: Random): Rates {
     late: seldom(random, 0.6, () => random.next() * 0.2),
     lateMsMax: random.int(50, 12_000),
   };
+}
+
+function drawStore(random: Random): StoreTraits {
+  return {
+    fencesInserts: random.chance(0.4),
+    slow: seldom(random, 0.3, () => random.next() * 0.15),
+    slowMsMax: random.int(50, 12_000),
+    lostAnswers: seldom(random, 0.25, () => random.next() * 0.08),
+  };
+}
+
+export const schedulerNames = (count: number): string[] =>
+  Array.from({ length: count }, (_, n) => `scheduler${n + 1}`);
+
+function drawSchedulerFaults(random: Random, healMs: number, schedulers: number): Fault[] {
+  const faults: Fault[] = [];
+  const names = schedulerNames(schedulers);
+  const who = () => random.pick([leader, leader, ...names]);
+  const draw = (share: number, max: number, make: (atMs: number) => Fault) => {
+    if (!random.chance(share)) return;
+    for (let count = random.int(1, max); count > 0; count -= 1)
+      faults.push(make(random.int(0, healMs)));
+  };
+  draw(0.4, 2, (atMs) => ({ type: "crash", atMs, who: who(), downMs: random.int(50, 30_000) }));
+  // Mostly longer than the lease, so that somebody else leads when it wakes.
+  draw(0.35, 2, (atMs) => ({ type: "freeze", atMs, who: who(), forMs: random.int(500, 25_000) }));
+  draw(0.2, 2, (atMs) => ({ type: "stop", atMs, who: who(), downMs: random.int(50, 20_000) }));
+  draw(0.15, 2, (atMs) => ({
+    type: "store-cut",
+    atMs,
+    who: who(),
+    forMs: random.int(500, 20_000),
+  }));
+  draw(0.15, 1, (atMs) => ({ type: "store-bad", atMs, forMs: random.int(100, 9_000) }));
+  return faults;
 }
 
 function drawWork(random: Random): Work {
@@ -102,9 +145,6 @@ function drawFaults(random: Random, healMs: number, nodes: readonly { name: stri
   const faults: Fault[] = [];
   const names = nodes.map(({ name }) => name);
   const at = () => random.int(0, healMs);
-  if (random.chance(0.4))
-    for (let count = random.int(1, 2); count > 0; count -= 1)
-      faults.push({ type: "crash", atMs: at(), who: "leader", downMs: random.int(50, 30_000) });
   if (random.chance(0.5))
     for (let count = random.int(1, 3); count > 0; count -= 1)
       faults.push({
@@ -118,7 +158,7 @@ function drawFaults(random: Random, healMs: number, nodes: readonly { name: stri
       faults.push({
         type: "cut",
         atMs: at(),
-        who: random.pick([...names, ...names, "leader", "client"]),
+        who: random.pick([...names, ...names, leader, "client"]),
         forMs: random.int(500, 35_000),
       });
   if (random.chance(0.15))
@@ -143,7 +183,6 @@ function drawFaults(random: Random, healMs: number, nodes: readonly { name: stri
       graceMs: random.int(0, 10_000),
       forMs: random.int(1_000, 30_000),
     });
-  if (random.chance(0.15)) faults.push({ type: "disk", atMs: at(), forMs: random.int(100, 5_000) });
   return faults;
 }
 
@@ -151,6 +190,7 @@ function drawFaults(random: Random, healMs: number, nodes: readonly { name: stri
 function drawRush(random: Random, seed: number): Scenario {
   const healMs = random.int(5_000, 15_000);
   const nodes = [{ name: "node1", slots: 1 }];
+  const schedulers = random.int(1, 3);
   const operations = drawOperations(random, healMs).map((operation) =>
     operation.type === "submit"
       ? { ...operation, work: { attempts: ["ok" as const], durationMs: random.int(10, 2_000) } }
@@ -159,10 +199,15 @@ function drawRush(random: Random, seed: number): Scenario {
   return {
     seed,
     nodes,
+    schedulers,
+    store: drawStore(random),
     rates: drawRates(random),
     healMs,
     operations,
-    faults: drawFaults(random, healMs, nodes),
+    faults: [
+      ...drawFaults(random, healMs, nodes),
+      ...drawSchedulerFaults(random, healMs, schedulers),
+    ],
     rush: { everyMs: 900, durationMs: 1_000, untilMs: 90_000 },
   };
 }
@@ -176,12 +221,18 @@ export function drawScenario(seed: number): Scenario {
     name: `node${n + 1}`,
     slots: random.int(1, 2),
   }));
+  const schedulers = random.int(1, 3);
   return {
     seed,
     nodes,
+    schedulers,
+    store: drawStore(random),
     rates: drawRates(random),
     healMs,
     operations: drawOperations(random, healMs),
-    faults: drawFaults(random, healMs, nodes),
+    faults: [
+      ...drawFaults(random, healMs, nodes),
+      ...drawSchedulerFaults(random, healMs, schedulers),
+    ],
   };
 }

@@ -1,12 +1,14 @@
 import type { BrokenRule } from "./broken-rules.ts";
 import type { Invariant } from "./checkers.ts";
-import type { Operation, Scenario } from "./scenario.ts";
+import { leader, type Operation, type Scenario, schedulerNames } from "./scenario.ts";
 import { type RunResult, runScenario } from "./simulation.ts";
 
 /** How much there is to read in a scenario. */
-export function sizeOf({ operations, faults, nodes, rates, rush }: Scenario): number {
-  let size = 2 * (operations.length + faults.length) + nodes.length + (rush ? 50 : 0);
-  for (const share of [rates.loss, rates.duplicate, rates.late]) if (share > 0) size += 1;
+export function sizeOf(scenario: Scenario): number {
+  const { operations, faults, nodes, rates, rush, schedulers, store } = scenario;
+  let size = 2 * (operations.length + faults.length) + nodes.length + (rush ? 50 : 0) + schedulers;
+  for (const share of [rates.loss, rates.duplicate, rates.late, store.slow, store.lostAnswers])
+    if (share > 0) size += 1;
   for (const { slots } of nodes) size += slots - 1;
   for (const operation of operations)
     if (operation.type === "submit")
@@ -26,7 +28,12 @@ function consistent(scenario: Scenario): Scenario {
       operation.type === "submit" ? [operation.job] : [],
     ),
   );
-  const parties = new Set(["leader", "client", ...scenario.nodes.map(({ name }) => name)]);
+  const parties = new Set([
+    leader,
+    "client",
+    ...schedulerNames(scenario.schedulers),
+    ...scenario.nodes.map(({ name }) => name),
+  ]);
   return {
     ...scenario,
     operations: scenario.operations.filter(
@@ -49,7 +56,7 @@ function plainer(operation: Operation): Operation[] {
 
 /** Smaller scenarios, boldest first. */
 function* candidates(scenario: Scenario): Iterable<Scenario> {
-  const { operations, faults, rates, nodes } = scenario;
+  const { operations, faults, rates, nodes, schedulers, store } = scenario;
   if (scenario.rush) yield { ...scenario, rush: undefined };
   for (let count = operations.length; count >= 1; count = Math.floor(count / 2))
     for (let from = 0; from < operations.length; from += count)
@@ -59,6 +66,9 @@ function* candidates(scenario: Scenario): Iterable<Scenario> {
       yield { ...scenario, faults: without(faults, from, count) };
   for (const kind of ["loss", "duplicate", "late"] as const)
     if (rates[kind] > 0) yield { ...scenario, rates: { ...rates, [kind]: 0 } };
+  if (store.slow > 0) yield { ...scenario, store: { ...store, slow: 0 } };
+  if (store.lostAnswers > 0) yield { ...scenario, store: { ...store, lostAnswers: 0 } };
+  if (schedulers > 1) yield { ...scenario, schedulers: schedulers - 1 };
   for (const [at, node] of nodes.entries()) {
     if (nodes.length > 1) yield { ...scenario, nodes: without(nodes, at, 1) };
     if (node.slots > 1) {

@@ -1,9 +1,9 @@
-import { asAppError } from "../../lib/errors.ts";
+import { AppError, asAppError } from "../../lib/errors.ts";
 import type { Checkers } from "./checkers.ts";
 import type { Network, Party } from "./network.ts";
 import type { Random } from "./random.ts";
 import type { Operation } from "./scenario.ts";
-import type { SimulatedLeader } from "./simulated-leader.ts";
+import type { LeaderCalls, SimulatedScheduler } from "./simulated-scheduler.ts";
 import type { World } from "./world.ts";
 
 type Submit = Extract<Operation, { type: "submit" }>;
@@ -23,11 +23,16 @@ export class SimulatedClient implements Party {
   open = 0;
   readonly #world: World;
   readonly #network: Network;
-  readonly #leader: SimulatedLeader;
+  readonly #leader: () => SimulatedScheduler | undefined;
   readonly #checkers: Checkers;
   readonly #random: Random;
 
-  constructor(world: World, network: Network, leader: SimulatedLeader, checkers: Checkers) {
+  constructor(
+    world: World,
+    network: Network,
+    leader: () => SimulatedScheduler | undefined,
+    checkers: Checkers,
+  ) {
     this.#world = world;
     this.#network = network;
     this.#leader = leader;
@@ -59,7 +64,7 @@ export class SimulatedClient implements Party {
   resumeAll(queues: readonly string[]): void {
     for (const queue of queues)
       this.#at(this.#world.now, () =>
-        this.#repeat(() => this.#call(() => this.#leader.calls().resume(queue), true)),
+        this.#repeat(() => this.#call((leader) => leader.resume(queue), true)),
       );
   }
 
@@ -72,10 +77,12 @@ export class SimulatedClient implements Party {
     });
   }
 
-  #call<T>(handle: () => Promise<T>, idempotent: boolean): Promise<T> {
+  async #call<T>(handle: (leader: LeaderCalls) => Promise<T>, idempotent: boolean): Promise<T> {
+    const leader = this.#leader();
+    if (!leader) throw new AppError("NOT_LEADER");
     // What the handler throws at once is the callee's answer too.
-    const handler = async () => handle();
-    return this.#network.call(this, this.#leader, handler, { timeoutMs: 4_000, idempotent });
+    const handler = async () => handle(leader.calls());
+    return this.#network.call(this, leader, handler, { timeoutMs: 4_000, idempotent });
   }
 
   #sleep(ms: number): Promise<void> {
@@ -89,7 +96,7 @@ export class SimulatedClient implements Party {
         return await run();
       } catch (error) {
         const type = asAppError(error)?.type;
-        if (type !== "TIMEOUT" && type !== "UNAVAILABLE") return undefined;
+        if (type !== "TIMEOUT" && type !== "UNAVAILABLE" && type !== "NOT_LEADER") return undefined;
         await this.#sleep(this.#random.int(200, 3_000));
       }
     }
@@ -112,9 +119,7 @@ export class SimulatedClient implements Party {
       requires: {},
       onSettled: { action: "client.settled", params: { job } },
     };
-    const answer = await this.#repeat(() =>
-      this.#call(() => this.#leader.calls().submit(request), true),
-    );
+    const answer = await this.#repeat(() => this.#call((leader) => leader.submit(request), true));
     if (!answer) return;
     this.#world.note(() => `client: job ${job} is accepted as ${answer.id.slice(-6)}`);
     const known = this.jobs.get(job) ?? { ids: new Set() };
@@ -138,8 +143,8 @@ export class SimulatedClient implements Party {
     if (!id) return;
     this.#world.note(() => `client: cancel job ${job}`);
     const answer = await this.#repeat(() =>
-      this.#call(async () => {
-        const view = await this.#leader.calls().cancel(id, "no longer needed");
+      this.#call(async (leader) => {
+        const view = await leader.cancel(id, "no longer needed");
         // Here, where the leader answers, and not later: a retry may follow at once.
         this.#checkers.cancelHeard(id);
         return view;
@@ -153,15 +158,15 @@ export class SimulatedClient implements Party {
     const id = await this.#idOf(job);
     if (!id) return;
     this.#world.note(() => `client: retry job ${job}`);
-    await this.#call(() => {
+    await this.#call((leader) => {
       this.#checkers.retryAsked(id);
-      return this.#leader.calls().retry(id);
+      return leader.retry(id);
     }, false).catch(() => undefined);
   }
 
   async #pause(queue: string, forMs: number): Promise<void> {
-    await this.#call(() => this.#leader.calls().pause(queue), false).catch(() => undefined);
+    await this.#call((leader) => leader.pause(queue), false).catch(() => undefined);
     await this.#sleep(forMs);
-    await this.#repeat(() => this.#call(() => this.#leader.calls().resume(queue), false));
+    await this.#repeat(() => this.#call((leader) => leader.resume(queue), false));
   }
 }

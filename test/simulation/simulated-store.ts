@@ -1,57 +1,97 @@
 import type { Job } from "../../services/scheduler/job.types.ts";
 import type { ChangeResult, JobChange, JobStore } from "../../services/scheduler/job-store.ts";
 import { MemoryJobStore } from "../../services/scheduler/memory-job-store.ts";
+import type { Party } from "./network.ts";
 import type { Random } from "./random.ts";
 import type { World } from "./world.ts";
 
-interface Write {
-  commit: () => Promise<void>;
-  fail: (error: Error) => void;
+export interface StoreTraits {
+  /** It refuses late insertions of an earlier leader; otherwise it takes them, as a store without transactions may. */
+  fencesInserts: boolean;
+  /** Share of writes that take up to `slowMsMax`: they overtake each other, and arrive after a later leader's. */
+  slow: number;
+  slowMsMax: number;
+  /** Share of writes whose answer is lost. */
+  lostAnswers: number;
 }
 
+export interface StoreWatch {
+  committed(before: Job | undefined, after: Job, writer: string): void;
+  tookOver(term: number, holder: string): void;
+}
+
+/** A client of the store that gets no answer gives up after this time; what it has sent may still be carried out. */
+const answerMsMax = 5_000;
+
 /**
- * The disk under the leader: writes become durable a little later, in the order in which they were given. A crash
- * loses those that were under way, or makes the first few of them durable without anybody hearing of it.
+ * The database behind the schedulers, a server of its own: what was sent to it is carried out, whatever becomes of the
+ * sender, and an answer that was lost says nothing.
  */
-export class SimulatedDisk {
-  readonly #memory = new MemoryJobStore();
+export class SimulatedStore {
+  readonly #memory: MemoryJobStore;
   readonly #world: World;
   readonly #random: Random;
-  readonly #committed: (before: Job | undefined, after: Job) => void;
-  #underWay: Write[] = [];
-  /** While the disk is bad, writes fail; some of them have been done all the same. */
+  readonly #watch: StoreWatch;
+  readonly #cut = new Set<string>();
+  traits: StoreTraits;
+  /** While it is bad, writes fail; some of them have been carried out all the same. */
   isBad = false;
 
-  constructor(world: World, committed: (before: Job | undefined, after: Job) => void) {
+  constructor(world: World, traits: StoreTraits, watch: StoreWatch) {
+    this.#memory = new MemoryJobStore(traits);
     this.#world = world;
-    this.#random = world.random("disk");
-    this.#committed = committed;
+    this.#random = world.random("store");
+    this.#watch = watch;
+    this.traits = traits;
   }
 
-  /** The store as a new leader opens it. */
-  open(): JobStore {
+  /** The store as this run of a process reaches it. */
+  open(process: Party, run: string): JobStore {
     const memory = this.#memory;
-    const later = <T>(run: () => Promise<T>) => this.#later(run);
+    const { incarnation } = process;
+    const write = <T>(act: () => Promise<T>) => this.#write(process, incarnation, act);
+    const read = <T>(act: () => Promise<T>) =>
+      this.#cut.has(process.name) ? Promise.reject(new Error("the store is out of reach")) : act();
     return {
-      change: (change: JobChange) => later(() => this.#change(change)),
-      get: (id) => memory.get(id),
-      findByIdempotencyKey: (owner, key) => memory.findByIdempotencyKey(owner, key),
-      list: (query) => memory.list(query),
-      counts: () => memory.counts(),
+      change: (change) => write(() => this.#change(change, run)),
+      get: (id) => read(() => memory.get(id)),
+      findByIdempotencyKey: (owner, key) => read(() => memory.findByIdempotencyKey(owner, key)),
+      list: (query) => read(() => memory.list(query)),
+      counts: () => read(() => memory.counts()),
       active: () => memory.active(),
-      leadership: () => memory.leadership(),
-      takeOver: (seen, holder) => later(() => memory.takeOver(seen, holder)),
-      renew: (term) => later(() => memory.renew(term)),
-      resign: (term) => later(() => memory.resign(term)),
-      strays: (term) => memory.strays(term),
+      leadership: () => read(() => memory.leadership()),
+      takeOver: (seen, holder) =>
+        write(async () => {
+          const taken = await memory.takeOver(seen, holder);
+          if (taken) this.#watch.tookOver(taken.term, holder);
+          return taken;
+        }),
+      renew: (term) => write(() => memory.renew(term)),
+      resign: (term) => write(() => memory.resign(term)),
+      strays: (term) => write(() => memory.strays(term)),
       appendLog: (id, lines) => memory.appendLog(id, lines),
       readLog: (id, page) => memory.readLog(id, page),
-      outboxPending: (limit) => memory.outboxPending(limit),
-      outboxDone: (ids) => later(() => memory.outboxDone(ids)),
-      setQueuePaused: (queue, paused) => later(() => memory.setQueuePaused(queue, paused)),
-      pausedQueues: () => memory.pausedQueues(),
+      outboxPending: (limit) => read(() => memory.outboxPending(limit)),
+      outboxDone: (ids) => write(() => memory.outboxDone(ids)),
+      setQueuePaused: (queue, paused) => write(() => memory.setQueuePaused(queue, paused)),
+      pausedQueues: () => read(() => memory.pausedQueues()),
       close: () => memory.close(),
     };
+  }
+
+  /** Cuts a process off from the store, or joins it again. */
+  cut(name: string, isCut: boolean): void {
+    if (isCut) this.#cut.add(name);
+    else this.#cut.delete(name);
+  }
+  isCutOff(name: string): boolean {
+    return this.#cut.has(name);
+  }
+  /** Everything works from now on; what is under way stays slow. */
+  repair(): void {
+    this.isBad = false;
+    this.#cut.clear();
+    this.traits = { ...this.traits, slow: 0, lostAnswers: 0 };
   }
 
   /** What is durable, for the checkers. */
@@ -65,52 +105,53 @@ export class SimulatedDisk {
     return this.#memory.outboxPending(10).then((entries) => entries.length);
   }
 
-  /** Changes the disk behind the leader's back; only broken rules do that. */
-  overwrite(change: JobChange): Promise<ChangeResult> {
-    return this.#change(change);
-  }
-
-  /** The leader's process dies. */
-  async crash(): Promise<void> {
-    const survivors = this.#random.int(0, this.#underWay.length);
-    for (const write of this.#underWay.splice(0).slice(0, survivors)) await write.commit();
-  }
-
-  async #change(change: JobChange): Promise<ChangeResult> {
+  async #change(change: JobChange, writer: string): Promise<ChangeResult> {
     const before = await this.#memory.get(change.next.spec.id);
     const result = await this.#memory.change(change);
-    if (result.stored) this.#committed(before, change.next);
+    if (result.stored) this.#watch.committed(before, change.next, writer);
     return result;
   }
 
-  #later<T>(run: () => Promise<T>): Promise<T> {
+  #write<T>(process: Party, incarnation: number, act: () => Promise<T>): Promise<T> {
+    const random = this.#random;
     const promise = Promise.withResolvers<T>();
-    const isLost = this.isBad && this.#random.chance(0.5);
-    const isUnknown = this.isBad && this.#random.chance(0.3);
-    const write: Write = {
-      async commit() {
-        const answer = await run();
-        if (isUnknown) promise.reject(new Error("the disk reported an error"));
-        else promise.resolve(answer);
-      },
-      fail: promise.reject,
-    };
-    this.#underWay.push(write);
-    this.#world.after(this.#random.int(1, 8), () => {
-      // Earlier writes come first, however long they were to take.
-      const place = this.#underWay.indexOf(write);
-      if (place < 0) return false;
-      const due = this.#underWay.splice(0, place + 1);
-      void this.#commit(due, isLost ? write : undefined);
+    let isOpen = true;
+    const answer = (settle: () => void): boolean => {
+      if (!isOpen || process.incarnation !== incarnation || !process.isUp) return false;
+      const waitMs = (process.frozenUntil ?? 0) - this.#world.now;
+      if (waitMs > 0) {
+        this.#world.after(waitMs, () => answer(settle));
+        return false;
+      }
+      isOpen = false;
+      settle();
       return true;
+    };
+    const isCut = this.#cut.has(process.name);
+    const isLost = (this.isBad && random.chance(0.5)) || (isCut && random.chance(0.8));
+    const isUnheard = isCut || (this.isBad && random.chance(0.3));
+    const isSilent = random.chance(this.traits.lostAnswers);
+    const travelMs = random.chance(this.traits.slow)
+      ? random.int(10, this.traits.slowMsMax)
+      : random.int(1, 6);
+    this.#world.after(travelMs, async () => {
+      if (isLost) {
+        answer(() => promise.reject(new Error("the store did not take it")));
+        return;
+      }
+      // Executed even if the sender is no more: it was on its way.
+      const result = await act();
+      if (isSilent) return;
+      this.#world.after(random.int(0, 2), () =>
+        answer(() =>
+          isUnheard ? promise.reject(new Error("the line broke")) : promise.resolve(result),
+        ),
+      );
     });
+    if (isSilent || travelMs >= answerMsMax)
+      this.#world.after(answerMsMax, () =>
+        answer(() => promise.reject(new Error("no answer from the store"))),
+      );
     return promise.promise;
-  }
-
-  async #commit(due: readonly Write[], lost: Write | undefined): Promise<void> {
-    for (const write of due) {
-      if (write === lost) write.fail(new Error("the disk did not take it"));
-      else await write.commit();
-    }
   }
 }

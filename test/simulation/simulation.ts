@@ -3,11 +3,12 @@ import type { Job, StartOrder } from "../../services/scheduler/job.types.ts";
 import type { BrokenRule } from "./broken-rules.ts";
 import { Checkers, type Violation } from "./checkers.ts";
 import { calmRates, Network } from "./network.ts";
-import type { Fault, Scenario, Work } from "./scenario.ts";
+import type { Random } from "./random.ts";
+import { type Fault, leader, type Scenario, schedulerNames, type Work } from "./scenario.ts";
 import { SimulatedClient } from "./simulated-client.ts";
-import { SimulatedLeader } from "./simulated-leader.ts";
 import { SimulatedNode, SimulatedStorage, type ToLeader } from "./simulated-node.ts";
-import { SimulatedDisk } from "./simulated-store.ts";
+import { type LeaderCalls, SimulatedScheduler } from "./simulated-scheduler.ts";
+import { SimulatedStore } from "./simulated-store.ts";
 import { World } from "./world.ts";
 
 /** The virtual clock starts here, so that times are those of real clocks in size. */
@@ -25,21 +26,22 @@ export interface RunResult {
   trace: readonly string[];
 }
 
-/** One scenario with everything in it: leader, disk, nodes, network, clients, checkers. */
+/** One scenario with everything in it: schedulers, store, nodes, network, clients, checkers. */
 class Simulation {
   readonly #scenario: Scenario;
   readonly #broken: BrokenRule | undefined;
   readonly #world: World;
   readonly #network: Network;
   readonly #checkers: Checkers;
-  readonly #disk: SimulatedDisk;
-  readonly #leader: SimulatedLeader;
+  readonly #store: SimulatedStore;
+  readonly #schedulers: SimulatedScheduler[];
+  readonly #discovery: Random;
   readonly #client: SimulatedClient;
   readonly #storage = new SimulatedStorage();
   readonly #nodes = new Map<string, SimulatedNode>();
   readonly #work = new Map<number, Work>();
   readonly #config: SchedulerConfig;
-  #diskWellSince = 0;
+  #storeWellSince: number;
   #healed = false;
   #atRest = false;
 
@@ -54,20 +56,26 @@ class Simulation {
       this.#world,
       epoch,
       { leaseMs: schedulerConfig.leaseMs, sweepMs: schedulerConfig.sweepMs },
-      (job) => this.#fateOf(job) !== "ok",
+      {
+        failedByPlan: (job) => this.#fateOf(job) !== "ok",
+        holdsLease: (run) => this.#schedulers.some((scheduler) => scheduler.holdsLease(run)),
+        fencesInserts: scenario.store.fencesInserts,
+      },
     );
-    this.#disk = new SimulatedDisk(this.#world, (before, after) =>
-      this.#checkers.committed(before, after),
-    );
-    this.#leader = this.#makeLeader();
-    this.#client = new SimulatedClient(this.#world, this.#network, this.#leader, this.#checkers);
+    this.#store = new SimulatedStore(this.#world, scenario.store, this.#checkers);
+    const { slow, lostAnswers } = scenario.store;
+    this.#storeWellSince = slow + lostAnswers > 0 ? Number.POSITIVE_INFINITY : 0;
+    this.#schedulers = schedulerNames(scenario.schedulers).map((name) => this.#makeScheduler(name));
+    this.#discovery = this.#world.random("discovery");
+    const find = () => this.#knownLeader();
+    this.#client = new SimulatedClient(this.#world, this.#network, find, this.#checkers);
     for (const { name, slots } of scenario.nodes)
       this.#nodes.set(name, this.#makeNode(name, slots));
   }
 
   async run(): Promise<RunResult> {
     const { healMs, operations, faults } = this.#scenario;
-    this.#leader.start();
+    for (const scheduler of this.#schedulers) scheduler.start();
     for (const node of this.#nodes.values()) node.start();
     for (const operation of operations) {
       if (operation.type === "submit") this.#work.set(operation.job, operation.work);
@@ -104,15 +112,32 @@ class Simulation {
     return work?.attempts[Math.min(attempt, work.attempts.length) - 1] ?? "ok";
   }
 
-  #makeLeader(): SimulatedLeader {
+  /** Who is taken for the leader: the latest term that discovery tells of; seldom somebody who does not lead at all. */
+  #knownLeader(): SimulatedScheduler | undefined {
+    if (this.#discovery.chance(0.05)) return this.#discovery.pick(this.#schedulers);
+    let latest: SimulatedScheduler | undefined;
+    for (const scheduler of this.#schedulers)
+      if ((scheduler.announced?.term ?? 0) > (latest?.announced?.term ?? 0)) latest = scheduler;
+    return latest;
+  }
+
+  /** Who leads in fact, if anybody does. */
+  #actualLeader(): SimulatedScheduler {
+    const schedulers = this.#schedulers as [SimulatedScheduler];
+    return schedulers.find((each) => each.holdsLease(each.run)) ?? schedulers[0];
+  }
+
+  #makeScheduler(name: string): SimulatedScheduler {
     const broken = this.#broken;
-    return new SimulatedLeader({
+    return new SimulatedScheduler({
+      name,
       world: this.#world,
       epoch,
-      disk: this.#disk,
+      store: this.#store,
       config: this.#config,
-      wrapCalls: broken?.wrapCalls && ((calls) => broken.wrapCalls?.(calls, this.#disk) ?? calls),
+      wrapCalls: broken?.wrapCalls && ((calls) => broken.wrapCalls?.(calls, this.#store) ?? calls),
       wrapStore: broken?.wrapStore,
+      wrapLeaderPorts: broken?.wrapLeaderPorts,
       ports: (leader) => {
         const options = { timeoutMs: 5_000, idempotent: true };
         const nodeOf = (name: string) => this.#nodes.get(name) as SimulatedNode;
@@ -120,7 +145,7 @@ class Simulation {
           if (!node.agent) throw new Error(`${node.name} is down`);
           return node.agent;
         };
-        const ports = {
+        return {
           begin: (name: string, order: StartOrder) => {
             const node = nodeOf(name);
             const handle = async () => {
@@ -151,7 +176,6 @@ class Simulation {
             return this.#network.call(leader, this.#client, handle, options);
           },
         };
-        return broken?.wrapLeaderPorts?.(ports) ?? ports;
       },
     });
   }
@@ -171,19 +195,19 @@ class Simulation {
   }
 
   #toLeader(node: SimulatedNode): ToLeader {
-    const leader = this.#leader;
     const { boot } = node;
-    const call = <T>(handle: () => Promise<T>) =>
-      this.#network.call(node, leader, async () => handle(), {
-        timeoutMs: callMs,
-        idempotent: true,
-      });
+    const call = async <T>(handle: (leader: LeaderCalls) => Promise<T>): Promise<T> => {
+      const leader = this.#knownLeader();
+      if (!leader) throw new Error("no scheduler is known");
+      const options = { timeoutMs: callMs, idempotent: true };
+      return this.#network.call(node, leader, async () => handle(leader.calls()), options);
+    };
     return {
       heartbeat: async (report, attempts) => {
         const sentAt = this.#world.now;
-        const answer = await call(async () => {
+        const answer = await call(async (leader) => {
           this.#checkers.beat(node.name, sentAt);
-          const heard = await leader.calls().heartbeat(report, attempts);
+          const heard = await leader.heartbeat(report, attempts);
           this.#world.note(
             () =>
               `${boot} beats ${report.beat}: holds [${names(attempts)}], renewed [${names(heard.renewed)}], fenced [${names(heard.fenced)}]`,
@@ -194,81 +218,109 @@ class Simulation {
         return answer;
       },
       complete: (key, result) =>
-        call(async () => {
-          const { outcome } = await leader
-            .calls()
-            .complete({ ...key, node: node.name, boot, result });
-          this.#checkers.told(key, outcome);
+        call(async (leader) => {
+          const { outcome } = await leader.complete({ ...key, node: node.name, boot, result });
+          this.#checkers.told({ ...key, boot }, outcome);
           return outcome === "committed" ? "taken" : "fenced";
         }),
       fail: (key, error, retryable) =>
-        call(async () => {
-          const { outcome } = await leader
-            .calls()
-            .fail({ ...key, node: node.name, boot, error, retryable });
+        call(async (leader) => {
+          const ref = { ...key, node: node.name, boot, error, retryable };
+          const { outcome } = await leader.fail(ref);
+          this.#checkers.told({ ...key, boot }, outcome);
           return outcome === "recorded" ? "taken" : "fenced";
         }),
       handBack: async (holder, attempts, cause) => {
-        await call(() => leader.calls().handBack({ ...holder, attempts, cause }));
+        await call((leader) => leader.handBack({ ...holder, attempts, cause }));
       },
       isCommitted: ({ jobId, attempt }) =>
-        call(async () => {
-          const job = await leader.calls().get(jobId);
+        call(async (leader) => {
+          const job = await leader.get(jobId);
           return job.state === "success" && job.attempt === attempt;
         }),
     };
   }
 
+  /** The process that a fault is about. */
+  #target(fault: Fault): SimulatedNode | SimulatedScheduler | undefined {
+    const who = "who" in fault ? fault.who : "";
+    if (who === leader) return this.#actualLeader();
+    return this.#nodes.get(who) ?? this.#schedulers.find(({ name }) => name === who);
+  }
+
   #inflict(fault: Fault): void {
     if (this.#healed) return;
-    const node = this.#nodes.get("who" in fault ? fault.who : "");
+    const target = this.#target(fault);
+    const name = target?.name ?? ("who" in fault ? fault.who : "");
+    const restart = (downMs: number) =>
+      this.#world.after(this.#healed ? 0 : downMs, () => target?.start());
     switch (fault.type) {
-      case "crash": {
-        const target = fault.who === "leader" ? this.#leader : node;
+      case "crash":
         target?.crash();
-        this.#world.after(fault.downMs, () => target?.start());
+        restart(fault.downMs);
         return;
-      }
       case "freeze":
-        this.#world.note(() => `${fault.who} stands still for ${fault.forMs} ms`);
-        node?.freeze(fault.forMs);
+        this.#world.note(() => `${name} stands still for ${fault.forMs} ms`);
+        target?.freeze(this.#freezeMs(target, fault.forMs));
         return;
       case "stop":
-        this.#checkers.nodeDrained(fault.who);
-        node?.stop(() => this.#world.after(fault.downMs, () => node.start()));
+        this.#checkers.nodeDrained(name);
+        target?.stop(() => restart(fault.downMs));
         return;
       case "cut":
-        this.#world.note(() => `${fault.who} is cut off`);
-        this.#network.cut(fault.who, true);
-        this.#world.after(fault.forMs, () => {
-          this.#world.note(() => `${fault.who} is joined again`);
-          this.#network.cut(fault.who, false);
-        });
+        this.#cutOff(name, fault.forMs, (isCut) => this.#network.cut(name, isCut));
+        return;
+      case "store-cut":
+        this.#cutOff(`${name}, from the store,`, fault.forMs, (isCut) =>
+          this.#store.cut(name, isCut),
+        );
         return;
       case "drain":
-        if (!node?.agent) return;
-        this.#world.note(() => `${fault.who} is drained`);
-        void node.agent.drain(fault.graceMs);
-        this.#checkers.nodeDrained(fault.who);
-        this.#world.after(fault.forMs, () => this.#undrain(node));
+        if (target instanceof SimulatedNode) this.#drain(target, fault);
         return;
-      case "disk":
-        this.#world.note(() => "the disk goes bad");
-        this.#disk.isBad = true;
-        this.#world.after(fault.forMs, () => this.#repairDisk());
+      case "store-bad":
+        this.#world.note(() => "the store goes bad");
+        this.#store.isBad = true;
+        this.#world.after(fault.forMs, () => {
+          this.#store.isBad = false;
+          this.#storeWell(this.#world.now);
+        });
         return;
       default:
         throw new Error(`not a fault: ${JSON.stringify(fault satisfies never)}`);
     }
   }
 
+  /** Where there may be one scheduler only, it must be well again in time for what is promised then. */
+  #freezeMs(target: SimulatedNode | SimulatedScheduler, forMs: number): number {
+    const restMs = this.#scenario.healMs - this.#world.now;
+    return target instanceof SimulatedScheduler ? Math.min(forMs, restMs) : forMs;
+  }
+
+  #cutOff(name: string, forMs: number, cut: (isCut: boolean) => void): void {
+    this.#world.note(() => `${name} is cut off`);
+    cut(true);
+    this.#world.after(forMs, () => {
+      this.#world.note(() => `${name} is joined again`);
+      cut(false);
+      this.#storeWell(this.#world.now);
+    });
+  }
+
+  #drain(node: SimulatedNode, { graceMs, forMs }: Fault & { type: "drain" }): void {
+    if (!node.agent) return;
+    this.#world.note(() => `${node.name} is drained`);
+    void node.agent.drain(graceMs);
+    this.#checkers.nodeDrained(node.name);
+    this.#world.after(forMs, () => this.#undrain(node));
+  }
+
   #undrain(node: SimulatedNode): void {
     node.agent?.undrain();
     this.#checkers.nodeDrained(node.name);
   }
-  #repairDisk(): void {
-    this.#disk.isBad = false;
-    this.#diskWellSince = this.#world.now;
+  #storeWell(since: number): void {
+    this.#storeWellSince = Math.max(this.#storeWellSince, since);
   }
 
   #heal(): void {
@@ -276,8 +328,10 @@ class Simulation {
     this.#healed = true;
     this.#network.rates = calmRates;
     this.#network.joinAll();
-    this.#repairDisk();
-    this.#leader.start();
+    this.#store.repair();
+    // What was sent before may still be on its way.
+    this.#storeWellSince = this.#world.now + lateMsMax;
+    for (const scheduler of this.#schedulers) scheduler.start();
     for (const node of this.#nodes.values()) {
       node.start();
       this.#undrain(node);
@@ -320,11 +374,16 @@ class Simulation {
     void this.#look();
   }
 
+  #isCut({ name }: SimulatedScheduler): boolean {
+    return this.#store.isCutOff(name);
+  }
+
   async #look(): Promise<void> {
     const active: Job[] = [];
-    for await (const job of this.#disk.active()) active.push(job);
-    if (this.#leader.isUp && !this.#disk.isBad) {
-      const trustedSince = Math.max(this.#leader.upSince, this.#diskWellSince);
+    for await (const job of this.#store.active()) active.push(job);
+    const leads = this.#actualLeader();
+    if (leads.frozenUntil <= this.#world.now && !this.#store.isBad && !this.#isCut(leads)) {
+      const trustedSince = Math.max(leads.leadsSince, leads.frozenUntil, this.#storeWellSince);
       this.#checkers.leases(active, trustedSince);
     }
     const { healMs } = this.#scenario;
@@ -335,13 +394,13 @@ class Simulation {
       [...this.#nodes.values()].every(
         (node) => node.agent?.isEmpty && node.running().length === 0,
       ) &&
-      (await this.#disk.outboxSize()) === 0;
+      (await this.#store.outboxSize()) === 0;
   }
 
   async #judge(): Promise<void> {
     const accepted = new Map<string, Job | undefined>();
     for (const { ids } of this.#client.jobs.values())
-      for (const id of ids) accepted.set(id, await this.#disk.read(id));
+      for (const id of ids) accepted.set(id, await this.#store.read(id));
     this.#checkers.atRest(accepted, this.#storage.objects);
   }
 }

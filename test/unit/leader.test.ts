@@ -5,6 +5,7 @@ import type { JobChange, OutboxEntry } from "../../services/scheduler/job-store.
 import { Leader } from "../../services/scheduler/leader.ts";
 import { MemoryJobStore } from "../../services/scheduler/memory-job-store.ts";
 import { Submit } from "../../services/scheduler/scheduler.contract.ts";
+import { pendingJob } from "../support/job-store.suite.ts";
 
 const T0 = 1_700_000_000_000;
 type Outcome = "accepted" | "refused" | "silent";
@@ -12,12 +13,28 @@ type Outcome = "accepted" | "refused" | "silent";
 /** A store whose writes can fail, before or after they were carried out. */
 class FlakyStore extends MemoryJobStore {
   exclusive = true;
-  fault: "lost" | "full" | "answer-lost" | undefined;
+  fault: "lost" | "full" | "answer-lost" | "late" | undefined;
+  isUnreadable = false;
+  readonly #late: JobChange[] = [];
+
+  override async get(id: string) {
+    if (this.isUnreadable) throw new Error("out of reach");
+    return super.get(id);
+  }
+
+  /** What was given up as lost is carried out after all. */
+  async comeThrough(): Promise<void> {
+    for (const change of this.#late.splice(0)) await super.change(change);
+  }
 
   override async change(change: JobChange) {
     const { fault } = this;
     this.fault = undefined;
     if (fault === "lost") throw new Error("it was not taken");
+    if (fault === "late") {
+      this.#late.push(change);
+      throw new Error("no answer in time");
+    }
     if (fault === "full")
       throw Object.assign(new Error("database or disk is full"), { errcode: 13 });
     const result = await super.change(change);
@@ -29,7 +46,7 @@ class FlakyStore extends MemoryJobStore {
 /** The leader's world under a clock that stands still until a test moves it. */
 class World {
   now = T0;
-  readonly store = new FlakyStore();
+  readonly store: FlakyStore;
   readonly orders: (StartOrder & { node: string })[] = [];
   readonly halts: { node: string; jobId: string; attempt: number; reason: string }[] = [];
   readonly delivered: OutboxEntry[] = [];
@@ -42,8 +59,15 @@ class World {
   leader!: Leader;
   #random = 0;
 
-  static async start(config: Partial<SchedulerConfig> = {}): Promise<World> {
-    const world = new World();
+  constructor(store: FlakyStore) {
+    this.store = store;
+  }
+
+  static async start(
+    config: Partial<SchedulerConfig> = {},
+    store = new FlakyStore(),
+  ): Promise<World> {
+    const world = new World(store);
     await world.restart(config);
     return world;
   }
@@ -445,6 +469,33 @@ describe("a store that fails", () => {
     });
     expect(await world.store.get(id)).toMatchObject({ state: "success" });
   });
+  test("the callback of a job whose end was stored without an answer is made", async () => {
+    const world = await World.start();
+    await world.beat("n1");
+    await world.submit({ onSettled: { action: "run.settled", params: {} } });
+    world.store.fault = "answer-lost";
+    world.store.isUnreadable = true;
+    await expect(
+      world.leader.complete({ ...world.lastOrder, result: result() }),
+    ).rejects.toMatchObject({ type: "UNAVAILABLE" });
+    world.store.isUnreadable = false;
+    await world.pass(5_000);
+    expect(world.delivered).toHaveLength(1);
+  });
+  test("a job that was stored without an answer is run once its client asks again", async () => {
+    const world = await World.start();
+    await world.beat("n1");
+    world.store.fault = "late";
+    const request = { idempotencyKey: "k" };
+    await expect(world.submit(request)).rejects.toMatchObject({ type: "UNAVAILABLE" });
+    await world.pass(1_000);
+    expect(world.orders).toHaveLength(0);
+    await world.store.comeThrough();
+    const { id, repeated } = await world.submit(request);
+    expect(repeated).toBe(true);
+    await world.pass(1_000);
+    expect(await world.leader.get(id)).toMatchObject({ state: "running", attempt: 1 });
+  });
   test("a claim that could not be stored is tried again", async () => {
     const world = await World.start();
     const { id } = await world.submit();
@@ -452,6 +503,119 @@ describe("a store that fails", () => {
     await world.beat("n1");
     await world.pass(2_000);
     expect(world.lastOrder).toMatchObject({ jobId: id, attempt: 1 });
+  });
+});
+
+describe("a leader whose time is over", () => {
+  const notLeader = { type: "NOT_LEADER" };
+  const second = async (world: World) => {
+    const seen = await world.store.leadership();
+    return (await world.store.takeOver(seen, "second"))!.term;
+  };
+
+  test("closes itself when the store refuses a change: it answers, places and sends nothing more", async () => {
+    const world = await World.start();
+    await world.beat("n1");
+    const { id } = await world.submit();
+    await second(world);
+    await expect(
+      world.leader.complete({ ...world.lastOrder, result: result() }),
+    ).rejects.toMatchObject(notLeader);
+    expect(world.depositions).toBe(1);
+    for (const call of [
+      () => world.submit(),
+      () => world.leader.get(id),
+      () => world.leader.cancel(id),
+      () => world.beat("n2", [held(world.lastOrder)]),
+      () => world.leader.stats(),
+    ])
+      await expect(call()).rejects.toMatchObject(notLeader);
+    await world.pass(60_000);
+    expect(world.orders).toHaveLength(1);
+    expect(world.depositions).toBe(1);
+    expect(world.leader.nextWakeAt()).toBeUndefined();
+    expect(await world.store.get(id)).toMatchObject({ state: "running" });
+  });
+
+  test("was stopped for longer than its lease: it asks the clock before it tells what it remembers", async () => {
+    const world = await World.start();
+    await world.beat("n1");
+    const { id } = await world.submit();
+    world.holdsLease = false;
+    await expect(world.leader.get(id)).rejects.toMatchObject(notLeader);
+    expect(world.depositions).toBe(1);
+    world.holdsLease = true;
+    await expect(world.beat("n1")).rejects.toMatchObject(notLeader);
+  });
+
+  test("lost its lease while it looked something up: the answer is not given", async () => {
+    const world = await World.start();
+    await world.beat("n1");
+    const { id } = await world.submit();
+    const pending = world.leader.complete({ ...world.lastOrder, attempt: 7, result: result() });
+    world.holdsLease = false;
+    await expect(pending).rejects.toMatchObject(notLeader);
+    expect(await world.store.get(id)).toMatchObject({ state: "running", history: { attempt: 1 } });
+  });
+
+  test("lost its lease while a job was being stored: the job counts, and the client hears of it", async () => {
+    const world = await World.start();
+    const pending = world.submit();
+    world.holdsLease = false;
+    const { id } = await pending;
+    expect(await world.store.get(id)).toMatchObject({ state: "pending" });
+  });
+
+  test("sends nothing after its lease, though a change of its own was stored", async () => {
+    const world = await World.start();
+    await world.beat("n1");
+    const pending = world.submit();
+    world.holdsLease = false;
+    await pending;
+    await world.settle();
+    expect(world.orders).toHaveLength(0);
+  });
+});
+
+describe("a change of the leader", () => {
+  test("costs no attempt: the new one takes the running jobs over with their leases", async () => {
+    const world = await World.start();
+    await world.beat("n1");
+    const { id } = await world.submit();
+    const order = world.lastOrder;
+    await world.pass(5_000);
+    await world.beat("n1", [held(order, 0.2)]);
+    world.leader.close();
+    // The node's report falls into the gap; the next one finds the new leader.
+    world.now += 9_000;
+    const seen = await world.store.leadership();
+    world.term = (await world.store.takeOver(seen, "second"))!.term;
+    await world.restart();
+    await world.pass(3_000);
+    expect(await world.leader.get(id)).toMatchObject({ state: "running", attempt: 1 });
+    expect((await world.beat("n1", [held(order, 0.6)])).renewed).toMatchObject([{ jobId: id }]);
+    await world.pass(15_000);
+    expect(await world.leader.complete({ ...order, result: result() })).toEqual({
+      outcome: "committed",
+    });
+    expect(await world.leader.get(id)).toMatchObject({ attempt: 1, nodesLost: 0 });
+    expect(world.orders).toHaveLength(1);
+  });
+
+  test("a job that the earlier leader stored late is adopted and run", async () => {
+    const world = await World.start({}, new FlakyStore({ fencesInserts: false }));
+    world.store.exclusive = false;
+    const seen = await world.store.leadership();
+    world.term = (await world.store.takeOver(seen, "second"))!.term;
+    await world.restart();
+    await world.beat("n1");
+    const late = pendingJob("late", { createdAt: T0, dueAt: T0 });
+    expect(await world.store.change({ next: late, term: 0, expectedVersion: 0 })).toEqual({
+      stored: true,
+    });
+    expect(world.orders).toHaveLength(0);
+    await world.pass(6_000);
+    expect(world.lastOrder).toMatchObject({ jobId: "late", attempt: 1 });
   });
 });
 
