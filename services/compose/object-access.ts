@@ -242,6 +242,7 @@ class OutgoingFile {
   readonly #silenceMs: number;
   readonly #stalled: () => void;
   #alarm: NodeJS.Timeout | undefined;
+  #isClosed = false;
   sent = 0;
 
   constructor(file: string, silenceMs: number, stalled: () => void) {
@@ -257,15 +258,19 @@ class OutgoingFile {
       this.sent += chunk.length;
       yield chunk;
     }
+    // From here on the server's silence counts, for which the request has a limit of its own.
     this.close();
   }
 
   #arm(): void {
     clearTimeout(this.#alarm);
+    // What is still being read when the line is gone must not keep anything waiting.
+    if (this.#isClosed) return;
     this.#alarm = setTimeout(this.#stalled, this.#silenceMs);
   }
 
   close(): void {
+    this.#isClosed = true;
     clearTimeout(this.#alarm);
   }
 }
