@@ -2,11 +2,15 @@ import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import type { Actor } from "../../lib/contract.ts";
 import { AppError } from "../../lib/errors.ts";
+import { clientNetworkOf } from "../../lib/net/client-network.policy.ts";
+import { acquireRedis, type RedisHandle } from "../../lib/redis.ts";
 import { implementService, type ServiceHost } from "../../lib/service.ts";
 import { AccountStore } from "./account-store.ts";
 import { authContract } from "./auth.contract.ts";
+import { CodeStore } from "./code-store.ts";
 import { authLimits } from "./config.ts";
-import { answered, type Failures, failed, waitOf } from "./login-throttle.policy.ts";
+import { MemoryTexts, RedisTexts } from "./expiring-texts.ts";
+import { LoginThrottle } from "./login-throttle.ts";
 import { openTokens } from "./open-tokens.ts";
 import { unmatchable, verifyPassword } from "./password.ts";
 import type { TokenStore } from "./token-store.ts";
@@ -19,7 +23,9 @@ interface State {
   verified: LRUCache<string, { actor: Actor; expiresAt: number }>;
   /** Tokens that ended just now: what was read of one before it ended must not be believed after. */
   ended: LRUCache<string, true>;
-  failures: LRUCache<string, Failures>;
+  throttle: LoginThrottle;
+  codes: CodeStore;
+  redis: RedisHandle | undefined;
   /** The first administrator becomes as ADMIN_PASSWORD says. */
   adoption: Adoption;
 }
@@ -33,16 +39,28 @@ async function open(host: ServiceHost): Promise<State> {
     await accounts.close();
     throw error;
   });
+  const redis = acquireRedis(
+    config,
+    "Verification codes cannot be sent or checked, and failed logins are counted by each node for itself.",
+  );
+  await redis?.settled;
+  // What Redis keeps of a token and what this node keeps follow each other: together they last no longer.
+  const verifiedMs = authLimits.verifyCacheMs - (redis ? authLimits.sharedTokenMs : 0);
   const state: State = {
     accounts,
     tokens,
+    redis,
+    throttle: new LoginThrottle(redis),
+    codes: new CodeStore(
+      redis ? new RedisTexts(redis, "code") : new MemoryTexts(authLimits.codesMax),
+      config.STORAGE_SECRET,
+    ),
     fixed: [
       { digest: sha256(config.MCP_TOKEN), actor: { realm: "agent", id: "mcp-token" } },
       { digest: sha256(config.BRIDGE_TOKEN), actor: { realm: "bridge", id: "bridge-token" } },
     ],
-    verified: new LRUCache({ max: authLimits.verifyCacheMax, ttl: authLimits.verifyCacheMs }),
+    verified: new LRUCache({ max: authLimits.verifyCacheMax, ttl: verifiedMs }),
     ended: new LRUCache({ max: authLimits.verifyCacheMax, ttl: authLimits.verifyCacheMs }),
-    failures: new LRUCache({ max: authLimits.throttleMax, ttl: authLimits.forgetMs }),
     adoption: new Adoption(async () => {
       forget(host, state, await accounts.adoptSetting(config.ADMIN_PASSWORD, tokens));
     }),
@@ -114,18 +132,15 @@ async function login(
   { username, password }: { username: string; password: string },
   address: string,
 ) {
-  const { accounts, failures, adoption } = state;
-  const key = `${username}\n${address}`;
-  const waitMs = waitOf(failures.get(key), Date.now());
+  const { accounts, throttle, adoption } = state;
+  const key = `${username}\n${clientNetworkOf(address)}`;
+  const waitMs = await throttle.begin(key, Date.now());
   if (waitMs > 0) throw new AppError("RATE_LIMITED", { seconds: Math.ceil(waitMs / 1000) });
-  // Counted before the check: tries sent at the same time must not all be free.
-  failures.set(key, failed(failures.get(key), Date.now()));
   await adoption.done();
   const account = await accounts.administrator(username);
   const matches = await verifyPassword(password, account?.password_hash ?? unmatchable());
   if (!account || !matches) {
-    const counted = failures.get(key);
-    if (counted) failures.set(key, answered(counted, Date.now()));
+    await throttle.wrong(key, Date.now());
     throw new AppError("LOGIN_REJECTED");
   }
   const issued = await issue(host, state, { realm: "admin", id: account.id, name: username });
@@ -134,7 +149,7 @@ async function login(
     await state.tokens.revoke(issued.digest);
     throw new AppError("LOGIN_REJECTED");
   }
-  failures.delete(key);
+  await throttle.right(key);
   const { token, expiresAt } = issued;
   return { token, expiresAt, user: { id: account.id, username } };
 }
@@ -153,9 +168,10 @@ async function issue(host: ServiceHost, state: State, actor: Required<Omit<Actor
 
 export const authService = implementService(authContract, {
   start: open,
-  stop: async ({ adoption, accounts, tokens }) => {
+  stop: async ({ adoption, accounts, tokens, redis }) => {
     await adoption.settled();
     await tokens.close();
+    await redis?.release();
     await accounts.close();
   },
   handlers: {
@@ -167,6 +183,11 @@ export const authService = implementService(authContract, {
       await state.tokens.revoke(session);
       forget(host, state, [session]);
       return {};
+    },
+    issueCode: (ctx, { codes }) => codes.issue(ctx.params, Date.now()),
+    checkCode: async (ctx, { codes }) => {
+      const { code, ...subject } = ctx.params;
+      return { verdict: await codes.check(subject, code, Date.now()) };
     },
   },
   events: {

@@ -13,7 +13,7 @@ export async function openTokens(config: Config): Promise<TokenStore> {
   return redis ? new RedisTokenStore(durable, redis) : durable;
 }
 
-function openDurable(config: Config): Promise<TokenStore> {
+async function openDurable(config: Config): Promise<TokenStore> {
   if (config.MONGO_URL === undefined) return SqliteTokenStore.open(recordsFile(config));
   // Only where it is needed: the library costs memory and time at the start.
   const { MongoTokenStore } = await import("./mongo-token-store.ts");

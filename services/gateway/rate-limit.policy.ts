@@ -1,5 +1,5 @@
 import type { Actor } from "../../lib/contract.ts";
-import { clientNetworkOf } from "./client-address.policy.ts";
+import { clientNetworkOf } from "../../lib/net/client-network.policy.ts";
 
 /** What counts as one client for the rate limit; undefined: it is not limited. */
 export function clientKeyOf(actor: Actor | undefined, address: string): string | undefined {

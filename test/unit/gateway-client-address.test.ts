@@ -1,8 +1,8 @@
 import { describe, expect, test } from "@jest/globals";
 import { loadConfig } from "../../lib/config.ts";
+import { clientNetworkOf } from "../../lib/net/client-network.policy.ts";
 import {
   clientAddressOf,
-  clientNetworkOf,
   readTrustedProxies,
 } from "../../services/gateway/client-address.policy.ts";
 import { clientKeyOf } from "../../services/gateway/rate-limit.policy.ts";
