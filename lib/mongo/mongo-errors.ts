@@ -55,9 +55,16 @@ const isRefused = (error: unknown): boolean =>
   AUTHENTICATION_FAILED.has(codeOf(error) ?? -1) ||
   (error as { cause?: unknown })?.cause instanceof mongo.MongoMissingCredentialsError;
 
+/** A bulk wraps whatever broke the line under it. */
+const underBulk = (error: unknown): unknown =>
+  error instanceof mongo.MongoBulkWriteError && (error.errorResponse as unknown) instanceof Error
+    ? error.errorResponse
+    : error;
+
 /** What a failure of the database means to a caller; what is none of its failures stays as it is. */
-export function mongoFailure(error: unknown): unknown {
-  if (asAppError(error)) return error;
+export function mongoFailure(failure: unknown): unknown {
+  if (asAppError(failure)) return failure;
+  const error = underBulk(failure);
   if (codeOf(error) === OUT_OF_DISK) return new AppError("DISK_FULL", { where: "MongoDB" }, error);
   if (isAway(error))
     return new AppError(

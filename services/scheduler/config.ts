@@ -83,29 +83,31 @@ export type BridgeLimits = z.output<typeof BridgeLimits>;
 export const bridgeLimits: BridgeLimits = BridgeLimits.parse({});
 
 /** Limits of the job store in MongoDB. */
-export const mongoJobLimits = {
+export const MongoJobLimits = z.strictObject({
   /** Writes of one kind that go to the server together. */
-  groupMax: 500,
+  groupMax: z.int().min(1).max(10_000).default(500),
   /** Groups of one kind under way at the same time. */
-  groupsUnderWayMax: 2,
+  groupsUnderWayMax: z.int().min(1).max(16).default(2),
   /** Long specifications that go together. */
-  specGroupMax: 50,
-  /** Longer specifications are kept apart from what changes. */
-  specInlineChars: 4_096,
-  /** Lines of the scheduler in a job's document; more are moved to the log. */
-  linesInJobMax: 32,
+  specGroupMax: z.int().min(1).max(1_000).default(50),
+  /** A specification with more characters is kept apart from what changes. */
+  specInlineChars: z.int().min(0).max(1_000_000).default(4_096),
+  /** Lines of the scheduler in a job's document; when there are as many, they are moved to the log. */
+  linesInJobMax: z.int().min(2).max(1_000).default(32),
   /** Old lines are removed each time that so many have come. */
-  trimEachLines: 500,
+  trimEachLines: z.int().min(1).max(10_000).default(500),
   /** Appends that may wait for one job. */
-  appendsWaitingMax: 1_000,
+  appendsWaitingMax: z.int().min(1).max(100_000).default(1_000),
   /** A list looks at this many places first. */
-  rangeMin: 200,
+  rangeMin: z.int().min(1).max(100_000).default(200),
   /** Jobs that are read from the server at a time. */
-  readMax: 500,
+  readMax: z.int().min(1).max(10_000).default(500),
   /** The sums of ended jobs are moved on after so many writes. */
-  tallyEach: 2_000,
+  tallyEach: z.int().min(1).max(100_000).default(1_000),
   /** A write without an answer may still come through for this long. */
-  unsureMs: 120_000,
+  unsureMs: ms(0, 3_600_000, 120_000),
   /** How often a leader to be renews while it fences its predecessor off. */
-  fenceRenewMs: 1_000,
-} as const;
+  fenceRenewMs: ms(10, 60_000, 1_000),
+});
+export type MongoJobLimits = z.output<typeof MongoJobLimits>;
+export const mongoJobLimits: MongoJobLimits = MongoJobLimits.parse({});

@@ -1,4 +1,4 @@
-import { mongoJobLimits } from "./config.ts";
+import type { MongoJobLimits } from "./config.ts";
 import type { Leadership } from "./job-store.ts";
 import type { JobDocument, JobModels, LeadershipDocument } from "./mongo-job-models.ts";
 
@@ -10,11 +10,13 @@ const LEADER = "leader";
  */
 export class MongoLeadership {
   readonly #models: JobModels;
+  readonly #limits: MongoJobLimits;
   /** Found and raised, but not yet told to the leader: an answer may have got lost. */
   readonly #strays = new Set<string>();
 
-  constructor(models: JobModels) {
+  constructor(models: JobModels, limits: MongoJobLimits) {
     this.#models = models;
+    this.#limits = limits;
   }
 
   async read(): Promise<Leadership> {
@@ -50,7 +52,7 @@ export class MongoLeadership {
     const renewals = setInterval(() => {
       // Whoever has taken over meanwhile is noticed by the next renewal that counts.
       this.renew(term).catch(() => undefined);
-    }, mongoJobLimits.fenceRenewMs);
+    }, this.#limits.fenceRenewMs);
     try {
       await this.#models.jobs.updateMany({ active: true, term: { $lt: term } }, { $set: { term } });
     } finally {

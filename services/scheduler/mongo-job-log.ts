@@ -1,5 +1,5 @@
 import { Mailbox } from "../../mixins/mailbox.ts";
-import { logLinesMax, mongoJobLimits } from "./config.ts";
+import { logLinesMax, type MongoJobLimits } from "./config.ts";
 import type { JobLogLine } from "./job-store.ts";
 import type { JobDocument, JobModels, LogDocument, NumberedLine } from "./mongo-job-models.ts";
 
@@ -18,14 +18,16 @@ const kept = (newest: number) => [
  */
 export class MongoJobLog {
   readonly #models: JobModels;
+  readonly #limits: MongoJobLimits;
   /** Lines of one job come in one after the other, so that nobody who pages sees a gap filled later. */
   readonly #mailbox: Mailbox<readonly JobLogLine[], void>;
 
-  constructor(models: JobModels) {
+  constructor(models: JobModels, limits: MongoJobLimits) {
     this.#models = models;
+    this.#limits = limits;
     this.#mailbox = new Mailbox({
       handle: (jobId, lines) => this.#append(jobId, lines),
-      waitingMax: mongoJobLimits.appendsWaitingMax,
+      waitingMax: this.#limits.appendsWaitingMax,
     });
   }
 
@@ -58,7 +60,7 @@ export class MongoJobLog {
       .findById(jobId, { log: 1 })
       .lean<Pick<JobDocument, "log">>();
     const log = job?.log ?? [];
-    if (log.length >= mongoJobLimits.linesInJobMax) await this.#moveOut(jobId, log);
+    if (log.length >= this.#limits.linesInJobMax) await this.#moveOut(jobId, log);
   }
 
   async #append(jobId: string, lines: readonly JobLogLine[]): Promise<void> {
@@ -81,10 +83,10 @@ export class MongoJobLog {
         text,
       })),
     );
-    if (job.log && job.log.length >= mongoJobLimits.linesInJobMax)
+    if (job.log && job.log.length >= this.#limits.linesInJobMax)
       await this.#moveOut(jobId, job.log);
     // Readers leave out what is too old; it goes for good now and then.
-    const each = mongoJobLimits.trimEachLines;
+    const each = this.#limits.trimEachLines;
     if (job.lines > logLinesMax && Math.floor(job.lines / each) > Math.floor((first - 1) / each))
       await this.#models.logs.deleteMany({ jobId, $nor: kept(job.lines) });
   }

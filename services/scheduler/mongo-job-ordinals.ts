@@ -3,7 +3,6 @@
  * whoever counts up to there misses none.
  */
 export class Ordinals {
-  readonly #newestAbove: (number: number) => Promise<number>;
   readonly #unsureMs: number;
   #last = 0;
   /** Under way, in rising order. */
@@ -11,9 +10,7 @@ export class Ordinals {
   /** Without an answer: they may still come through for a while. Number to the time at which they cannot any more. */
   readonly #unsure = new Map<number, number>();
 
-  /** @param newestAbove the greatest stored number above this one, else this one. */
-  constructor(newestAbove: (number: number) => Promise<number>, unsureMs: number) {
-    this.#newestAbove = newestAbove;
+  constructor(unsureMs: number) {
     this.#unsureMs = unsureMs;
   }
 
@@ -42,11 +39,12 @@ export class Ordinals {
     return open === undefined ? settled : Math.min(settled, open - 1);
   }
 
-  /** The newest number, those of other processes included. */
-  async newest(atLeast = 0): Promise<number> {
-    this.#last = Math.max(this.#last, atLeast);
-    const stored = await this.#newestAbove(this.#last);
-    this.#last = Math.max(this.#last, stored);
+  get last(): number {
     return this.#last;
+  }
+
+  /** No number up to here is given again. */
+  reach(number: number): void {
+    this.#last = Math.max(this.#last, number);
   }
 }

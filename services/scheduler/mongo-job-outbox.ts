@@ -1,4 +1,4 @@
-import { mongoJobLimits } from "./config.ts";
+import type { MongoJobLimits } from "./config.ts";
 import { GroupCommit } from "./group-commit.ts";
 import type { OutboxEntry } from "./job-store.ts";
 import { entryOf } from "./mongo-job-document.ts";
@@ -9,7 +9,7 @@ export class MongoJobOutbox {
   readonly #models: JobModels;
   readonly #done: GroupCommit<string, void>;
 
-  constructor(models: JobModels) {
+  constructor(models: JobModels, { groupMax }: MongoJobLimits) {
     this.#models = models;
     this.#done = new GroupCommit<string, void>({
       write: async (ids) => {
@@ -17,7 +17,7 @@ export class MongoJobOutbox {
         return ids.map(() => ({ value: undefined }));
       },
       keyOf: (id) => id,
-      groupMax: mongoJobLimits.groupMax,
+      groupMax,
       underWayMax: 1,
     });
   }

@@ -1,5 +1,5 @@
 import type { FilterQuery } from "mongoose";
-import { mongoJobLimits } from "./config.ts";
+import type { MongoJobLimits } from "./config.ts";
 import type { JobQuery } from "./job-store.ts";
 import type { JobDocument, JobModels } from "./mongo-job-models.ts";
 
@@ -21,7 +21,8 @@ const markOf = (after: string): Mark | undefined => {
 export async function pageOf(
   { jobs }: Pick<JobModels, "jobs">,
   { after, limit, ...filters }: JobQuery,
-  newest: () => Promise<number>,
+  newestAtLeast: number,
+  { rangeMin }: MongoJobLimits,
 ): Promise<{ docs: JobDocument[]; next?: string }> {
   const mark = after === undefined ? undefined : markOf(after);
   if (after !== undefined && !mark) return { docs: [] };
@@ -29,12 +30,12 @@ export async function pageOf(
     Object.entries(filters).filter(([, value]) => value !== undefined),
   ) as FilterQuery<JobDocument>;
   const docs: JobDocument[] = [];
-  let top = mark ? mark.place : await newest();
+  let top = mark ? mark.place : await newestPlace(jobs, newestAtLeast);
   // Two leaders may have given one place: behind the mark comes the rest of its own place.
   const behind = mark && {
     $or: [{ place: { $lt: mark.place } }, { _id: { $lt: mark.id } }],
   };
-  for (let size = Math.max(mongoJobLimits.rangeMin, 4 * limit); top > 0; size *= 4) {
+  for (let size = Math.max(rangeMin, 4 * limit); top > 0; size *= 4) {
     const place = { $gt: top - size, $lte: top };
     docs.push(
       ...(await jobs
@@ -49,4 +50,13 @@ export async function pageOf(
   const last = docs.at(-1);
   const full = last !== undefined && docs.length === limit;
   return { docs, ...(full ? { next: `${last.place.toString(36)}.${last._id}` } : {}) };
+}
+
+/** The place of the newest job, wherever it was stored. */
+async function newestPlace(jobs: JobModels["jobs"], atLeast: number): Promise<number> {
+  const newest = await jobs
+    .findOne({ place: { $gt: atLeast } }, { place: 1 })
+    .sort({ place: -1 })
+    .lean<Pick<JobDocument, "place">>();
+  return newest?.place ?? atLeast;
 }

@@ -1,7 +1,7 @@
 import type { DependencyReporter } from "../../lib/dependency-state.ts";
 import { acquireMongo, type MongoHandle } from "../../lib/mongo/connection.ts";
 import { overMongo } from "../../lib/mongo/mongo-errors.ts";
-import { mongoJobLimits } from "./config.ts";
+import { type MongoJobLimits, mongoJobLimits } from "./config.ts";
 import type { Job, JobState } from "./job.types.ts";
 import type {
   ChangeResult,
@@ -35,6 +35,7 @@ import { MongoJobWriter } from "./mongo-job-writer.ts";
 export class MongoJobStore implements JobStore {
   readonly #handle: MongoHandle;
   readonly #models: JobModels;
+  readonly #limits: MongoJobLimits;
   readonly #ordinals: Ordinals;
   readonly #writer: MongoJobWriter;
   readonly #tally: JobTally;
@@ -42,30 +43,33 @@ export class MongoJobStore implements JobStore {
   readonly #outbox: MongoJobOutbox;
   readonly #leadership: MongoLeadership;
 
-  private constructor(handle: MongoHandle, models: JobModels) {
+  private constructor(handle: MongoHandle, models: JobModels, limits: MongoJobLimits) {
     this.#handle = handle;
     this.#models = models;
-    this.#ordinals = new Ordinals(
-      (number) => newestNumber(models, number),
-      mongoJobLimits.unsureMs,
-    );
+    this.#limits = limits;
+    this.#ordinals = new Ordinals(limits.unsureMs);
     this.#writer = new MongoJobWriter({
       models,
       ordinals: this.#ordinals,
+      limits,
       read: (docs) => this.#jobs(docs),
     });
-    this.#tally = new JobTally(models, this.#ordinals);
-    this.#log = new MongoJobLog(models);
-    this.#outbox = new MongoJobOutbox(models);
-    this.#leadership = new MongoLeadership(models);
+    this.#tally = new JobTally(models, this.#ordinals, limits);
+    this.#log = new MongoJobLog(models, limits);
+    this.#outbox = new MongoJobOutbox(models, limits);
+    this.#leadership = new MongoLeadership(models, limits);
   }
 
   /** @throws ConfigError naming MONGO_URL when no server answers there. */
-  static async open(url: string, reporter?: DependencyReporter): Promise<MongoJobStore> {
+  static async open(
+    url: string,
+    reporter?: DependencyReporter,
+    limits: MongoJobLimits = mongoJobLimits,
+  ): Promise<MongoJobStore> {
     const handle = await acquireMongo(url, reporter);
     try {
       const models = await openJobModels(handle.connection);
-      const store = new MongoJobStore(handle, models);
+      const store = new MongoJobStore(handle, models, limits);
       await store.#leadership.prepare();
       await store.#tally.prepare();
       await store.#catchUp();
@@ -80,7 +84,8 @@ export class MongoJobStore implements JobStore {
     return overMongo(async () => {
       const { next, term, log = [] } = change;
       // Each attempt may leave a line; the document must not grow with them for ever.
-      if (log.length > 0 && next.history.attempt % mongoJobLimits.linesInJobMax === 0)
+      const { attempt } = next.history;
+      if (log.length > 0 && attempt > 0 && attempt % this.#limits.linesInJobMax === 0)
         await this.#log.spill(next.spec.id);
       const result = await this.#writer.write(change);
       this.#tally.wrote(term);
@@ -98,7 +103,7 @@ export class MongoJobStore implements JobStore {
 
   list(query: JobQuery): Promise<{ jobs: Job[]; next?: string }> {
     return overMongo(async () => {
-      const { docs, next } = await pageOf(this.#models, query, () => this.#ordinals.newest());
+      const { docs, next } = await pageOf(this.#models, query, this.#ordinals.last, this.#limits);
       return { jobs: await this.#jobs(docs), next };
     });
   }
@@ -111,12 +116,12 @@ export class MongoJobStore implements JobStore {
     const cursor = this.#models.jobs
       .find({ active: true })
       .lean<JobDocument[]>()
-      .cursor({ batchSize: mongoJobLimits.readMax });
+      .cursor({ batchSize: this.#limits.readMax });
     let docs: JobDocument[] = [];
     try {
       for await (const doc of cursor as AsyncIterable<JobDocument>) {
         docs.push(doc);
-        if (docs.length < mongoJobLimits.readMax) continue;
+        if (docs.length < this.#limits.readMax) continue;
         yield* await this.#jobs(docs);
         docs = [];
       }
@@ -192,7 +197,8 @@ export class MongoJobStore implements JobStore {
   }
 
   async #catchUp(): Promise<void> {
-    await this.#ordinals.newest((await this.#tally.read()).upTo);
+    this.#ordinals.reach((await this.#tally.read()).upTo);
+    this.#ordinals.reach(await newestNumber(this.#models, this.#ordinals.last));
   }
 
   #find(filter: { _id: string } | { owner: string; idempotencyKey: string }) {
@@ -222,7 +228,11 @@ export class MongoJobStore implements JobStore {
 async function newestNumber({ jobs }: JobModels, above: number): Promise<number> {
   const top = async (field: "place" | "ended" | "reopened.at") => {
     const doc = await jobs
-      .findOne({ [field]: { $gt: above } }, { place: 1, ended: 1, reopened: 1 })
+      .findOne(
+        // FerretDB uses a partial index only where its own condition is among the query's.
+        { [field.split(".")[0]!]: { $exists: true }, [field]: { $gt: above } },
+        { place: 1, ended: 1, reopened: 1 },
+      )
       .sort({ [field]: -1 })
       .lean<Pick<JobDocument, "place" | "ended" | "reopened">>();
     return doc ? [doc.place, doc.ended ?? 0, ...(doc.reopened ?? []).map(({ at }) => at)] : [];

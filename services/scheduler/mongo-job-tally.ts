@@ -1,4 +1,4 @@
-import { mongoJobLimits } from "./config.ts";
+import type { MongoJobLimits } from "./config.ts";
 import type { JobState } from "./job.types.ts";
 import { jobStates } from "./job.types.ts";
 import type { JobModels, TallyDocument } from "./mongo-job-models.ts";
@@ -42,13 +42,15 @@ class Sums {
  */
 export class JobTally {
   readonly #models: JobModels;
+  readonly #limits: MongoJobLimits;
   readonly #ordinals: Ordinals;
   #moving: Promise<void> | undefined;
   /** Sums of this process reach up to here. */
   #upTo = 0;
 
-  constructor(models: JobModels, ordinals: Ordinals) {
+  constructor(models: JobModels, ordinals: Ordinals, limits: MongoJobLimits) {
     this.#models = models;
+    this.#limits = limits;
     this.#ordinals = ordinals;
   }
 
@@ -72,14 +74,14 @@ export class JobTally {
   }
 
   async counts(): Promise<Record<string, Record<JobState, number>>> {
-    const tally = await this.read();
-    const [ended, active] = await Promise.all([
-      this.#ended(tally.upTo, Number.MAX_SAFE_INTEGER),
+    const [tally, active] = await Promise.all([
+      this.read(),
       this.#models.jobs.aggregate<{ _id: Omit<Counted, "n">; n: number }>([
         { $match: { active: true } },
         { $group: { _id: { queue: "$queue", state: "$state" }, n: { $sum: 1 } } },
       ]),
     ]);
+    const ended = await this.#ended(tally.upTo, Number.MAX_SAFE_INTEGER);
     const sums = new Sums().addAll(tally.counts).addAll(ended);
     sums.addAll(active.map(({ _id, n }) => ({ ..._id, n })));
     const counts: Record<string, Record<JobState, number>> = {};
@@ -95,7 +97,7 @@ export class JobTally {
 
   /** Tells of the leader's writes. The sums are moved on, beside other work, when many jobs have ended since. */
   wrote(term: number): void {
-    if (this.#moving || this.#ordinals.settled - this.#upTo < mongoJobLimits.tallyEach) return;
+    if (this.#moving || this.#ordinals.settled - this.#upTo < this.#limits.tallyEach) return;
     this.#moving = this.#move(term)
       // The next write tries again; until then counting costs a little more.
       .catch(() => undefined)
@@ -132,7 +134,11 @@ export class JobTally {
         { $group: { _id: { queue: "$queue", state: "$state" }, n: { $sum: 1 } } },
       ]),
       this.#models.jobs
-        .find({ "reopened.at": { $gt: from } }, { queue: 1, reopened: 1 })
+        .find(
+          // Without the first condition FerretDB does not use the partial index.
+          { reopened: { $exists: true }, "reopened.at": { $gt: from } },
+          { queue: 1, reopened: 1 },
+        )
         .lean<{ queue: string; reopened: { ended: number; at: number; state: JobState }[] }[]>(),
     ]);
     const sums = new Sums().addAll(ends.map(({ _id, n }) => ({ ..._id, n })));

@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
-import { mongoJobLimits } from "./config.ts";
+import mongoose from "mongoose";
+import type { MongoJobLimits } from "./config.ts";
 import { GroupCommit, type Outcome } from "./group-commit.ts";
 import type { Job } from "./job.types.ts";
 import type { ChangeResult, JobChange } from "./job-store.ts";
@@ -7,6 +8,7 @@ import { newDocument, updateOf, type Write } from "./mongo-job-document.ts";
 import type { JobDocument, JobModels, SpecDocument } from "./mongo-job-models.ts";
 import type { Ordinals } from "./mongo-job-ordinals.ts";
 
+const { mongo } = mongoose;
 const DUPLICATE = 11_000;
 
 interface OperationError {
@@ -15,13 +17,13 @@ interface OperationError {
   errmsg?: string;
 }
 
-/** What the server says of single operations of a bulk; undefined when it says nothing about them. */
-function operationErrors(error: unknown): OperationError[] | undefined {
-  const { writeErrors, name } = error as { writeErrors?: unknown; name?: string };
-  if (name !== "MongoBulkWriteError" || writeErrors === undefined) return undefined;
-  const all = (Array.isArray(writeErrors) ? writeErrors : [writeErrors]) as OperationError[];
-  // A write concern that was not met says nothing of single operations: their outcome is open.
-  return all.length > 0 ? all : undefined;
+/** What the server says of single operations of a bulk; undefined when the outcome of others is open. */
+function operationErrors(error: unknown): readonly OperationError[] | undefined {
+  if (!(error instanceof mongo.MongoBulkWriteError)) return undefined;
+  // Not confirmed by the majority: what has no error of its own may yet be taken back.
+  if (error.result.getWriteConcernError()) return undefined;
+  const errors = [error.writeErrors].flat();
+  return errors.length > 0 ? errors : undefined;
 }
 
 /** Runs an unordered bulk; its operations' own errors by their index. Rejects when the outcome is open. */
@@ -39,6 +41,7 @@ async function bulkErrors(run: () => Promise<unknown>): Promise<Map<number, Oper
 export interface WriterPorts {
   models: JobModels;
   ordinals: Ordinals;
+  limits: MongoJobLimits;
   /** The jobs of these documents. */
   read(docs: readonly JobDocument[]): Promise<Job[]>;
 }
@@ -49,6 +52,7 @@ export interface WriterPorts {
  */
 export class MongoJobWriter {
   readonly #models: JobModels;
+  readonly #limits: MongoJobLimits;
   readonly #ordinals: Ordinals;
   readonly #read: WriterPorts["read"];
   readonly #inserts: GroupCommit<Write, ChangeResult>;
@@ -58,11 +62,12 @@ export class MongoJobWriter {
   readonly #name = randomBytes(6).toString("base64url");
   #writes = 0;
 
-  constructor({ models, ordinals, read }: WriterPorts) {
+  constructor({ models, ordinals, limits, read }: WriterPorts) {
+    this.#limits = limits;
     this.#models = models;
     this.#ordinals = ordinals;
     this.#read = read;
-    const { groupMax, groupsUnderWayMax: underWayMax } = mongoJobLimits;
+    const { groupMax, groupsUnderWayMax: underWayMax } = limits;
     const keyOf = ({ change }: Write) => change.next.spec.id;
     this.#inserts = new GroupCommit({
       write: (writes) => this.#insert(writes),
@@ -79,7 +84,7 @@ export class MongoJobWriter {
     this.#specs = new GroupCommit({
       write: (specs) => this.#insertSpecs(specs),
       keyOf: ({ _id }) => _id,
-      groupMax: mongoJobLimits.specGroupMax,
+      groupMax: limits.specGroupMax,
       underWayMax,
     });
   }
@@ -123,7 +128,7 @@ export class MongoJobWriter {
     const apart = new Map<number, boolean>();
     await Promise.all(
       specs.map(async (spec, n) => {
-        if (spec.length <= mongoJobLimits.specInlineChars) return;
+        if (spec.length <= this.#limits.specInlineChars) return;
         apart.set(n, await this.#specs.add({ _id: writes[n]!.change.next.spec.id, spec }));
       }),
     );
