@@ -33,12 +33,6 @@ function gatewaysSeenFrom(broker: ServiceBroker, nodeID: string | undefined): st
   return [...own, ...others].flatMap((node) => seenFrom(node, from) ?? []);
 }
 
-const noGateway = (setting: string) =>
-  new AppError("NOT_CONFIGURED", {
-    what: setting,
-    fix: "set it to the address under which a gateway is reached; this node hosts none",
-  });
-
 /**
  * Address under which clients reach a gateway, for links in answers: PUBLIC_URL; else the gateway that took
  * the request; else the one of this process (PORT may be 0, so that only its socket knows).
@@ -50,7 +44,10 @@ export function linkBase(
   const own: unknown = broker.metadata["gatewayUrl"];
   const base = config.PUBLIC_URL ?? meta.baseUrl ?? (typeof own === "string" ? own : undefined);
   if (base) return withoutEnd(base);
-  throw noGateway("PUBLIC_URL");
+  throw new AppError("NOT_CONFIGURED", {
+    what: "PUBLIC_URL",
+    fix: "set it to the address under which clients reach a gateway; this node hosts none",
+  });
 }
 
 /**
@@ -63,7 +60,10 @@ export function nodeLinkBase(
 ): string {
   const base = config.INTERNAL_URL ?? config.PUBLIC_URL ?? gatewaysSeenFrom(broker, nodeID)[0];
   if (base) return withoutEnd(base);
-  throw noGateway("INTERNAL_URL");
+  // Gateways may all be starting: a reason to come again.
+  throw new AppError("UNAVAILABLE", {
+    reason: "the mesh knows no gateway that could hand out objects, and INTERNAL_URL is not set",
+  });
 }
 
 const loopbackNames = ["127.0.0.1", "localhost", "[::1]"];

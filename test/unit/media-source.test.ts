@@ -76,4 +76,38 @@ describe("sources as clients write them", () => {
   ])("%j is refused with a reason", (src, reason) => {
     expect(read(src)).toMatchObject({ reason: expect.stringContaining(reason) });
   });
+
+  describe("links that the product's own S3 server signed", () => {
+    const endpoints = ["http://s3.internal:9000", "https://media.example.org/s3"];
+    const at = (src: string, addressing: "path" | "virtual") =>
+      read(src, { s3: { endpoints, addressing } });
+    const object = { type: "object", bucket: "reelmesh", key: "a b.mp4" };
+    const signed = "a%20b.mp4?X-Amz-Signature=1";
+
+    test.each([
+      ["path", `http://s3.internal:9000/reelmesh/${signed}`],
+      ["path", `https://media.example.org/s3/reelmesh/${signed}`],
+      ["virtual", `http://reelmesh.s3.internal:9000/${signed}`],
+      ["virtual", `http://s3.internal:9000/reelmesh/${signed}`],
+    ] as const)("by %s are objects: %s", (addressing, src) => {
+      expect(at(src, addressing)).toEqual(object);
+    });
+
+    test.each([
+      `http://s3.internal:9001/reelmesh/${signed}`,
+      `https://s3.internal:9000/reelmesh/${signed}`,
+      `https://media.example.org/other/reelmesh/${signed}`,
+      `http://reelmesh.s3.internal:9000/${signed}`,
+      `http://s3.internal:9000.evil.example/reelmesh/${signed}`,
+      "http://s3.internal:9000/",
+    ])("anything else is a foreign address: %s", (src) => {
+      expect(at(src, "path")).not.toMatchObject({ type: "object" });
+    });
+
+    test("a path that climbs out of the bucket is refused", () => {
+      expect(at("http://s3.internal:9000/reelmesh/a/..%2f..%2fb.mp4", "path")).toHaveProperty(
+        "reason",
+      );
+    });
+  });
 });
