@@ -323,16 +323,8 @@ function writeSecrets(dataDir: string, secrets: Record<string, string>): void {
 /** Made up by each node for itself, these would differ from node to node. */
 const agreedSecrets = ["ADMIN_PASSWORD", "MCP_TOKEN", "BRIDGE_TOKEN", "STORAGE_SECRET"] as const;
 
-/** Settings that are wrong only beside each other, or that this version cannot honour yet. */
+/** Settings that are wrong only beside each other. */
 function checkTogether(values: Record<string, unknown>): void {
-  const later = {
-    MONGO_URL: "SQLite in DATA_DIR",
-  };
-  for (const [name, instead] of Object.entries(later))
-    if (values[name] !== undefined)
-      throw new ConfigError(
-        `${name}: not supported by this version, which uses ${instead}. Leave it empty; going on would do the work where you do not expect it.`,
-      );
   if (values["MONGO_URL"] !== undefined && values["TRANSPORTER"] !== undefined)
     for (const name of agreedSecrets)
       if (values[name] === undefined && (values["SERVICES"] as Role[]).includes("platform"))

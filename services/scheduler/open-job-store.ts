@@ -8,7 +8,9 @@ import { SqliteJobStore } from "./sqlite-job-store.ts";
 export async function openJobStore(
   config: Pick<Config, "DATA_DIR"> & Partial<Pick<Config, "MONGO_URL">>,
 ): Promise<JobStore> {
-  if (!config.MONGO_URL) return SqliteJobStore.open(join(config.DATA_DIR, "jobs.sqlite"));
+  // The lock of the data directory keeps every other process out of the file.
+  if (!config.MONGO_URL)
+    return SqliteJobStore.open(join(config.DATA_DIR, "jobs.sqlite"), { exclusive: true });
   const reporter = dependenciesOf(config).declare("mongodb", {
     degrades: "Jobs are neither accepted nor placed; what runs goes on until its lease ends",
     essential: true,

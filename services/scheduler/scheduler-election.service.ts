@@ -1,13 +1,12 @@
-import { join } from "node:path";
 import type { Config } from "../../lib/config.ts";
 import { implementService, type ServiceDefinition, type ServiceHost } from "../../lib/service.ts";
 import { schedulerConfig } from "./config.ts";
 import { Election } from "./election.ts";
 import type { JobStore } from "./job-store.ts";
 import { LeaderOffice } from "./leader-office.ts";
+import { openJobStore } from "./open-job-store.ts";
 import { schedulerContract } from "./scheduler.contract.ts";
 import { schedulerElectionContract } from "./scheduler-election.contract.ts";
-import { SqliteJobStore } from "./sqlite-job-store.ts";
 
 interface State {
   election: Election;
@@ -61,7 +60,4 @@ export const electionOn = (open: (config: Config) => Promise<JobStore>): Service
     hosts: [schedulerContract],
   }) as unknown as ServiceDefinition;
 
-/** The lock of the data directory keeps every other process out of the file. */
-export const schedulerElectionService = electionOn(({ DATA_DIR }) =>
-  SqliteJobStore.open(join(DATA_DIR, "jobs.sqlite"), { exclusive: true }),
-);
+export const schedulerElectionService = electionOn(openJobStore);

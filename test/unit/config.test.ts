@@ -33,7 +33,6 @@ describe("configuration", () => {
     ["SERVICES", "gateway,kitchen", "must be a comma-separated list of gateway, platform"],
     ["LOG_LEVEL", "loud", "LOG_LEVEL"],
     ["NODE_ID", "a b", "letters, digits, dots, dashes"],
-    ["MONGO_URL", "mongodb://x", "not supported by this version"],
     ["BRIDGE_URL", "http://gpu.example:8000", "BRIDGE_TOKEN: missing"],
     ["S3_ENDPOINT", "http://s3.local", "OSS_ACCESSKEY_ID"],
     ["OSS_ACCESSKEY_ID", "id", "OSS_ACCESSKEY_SECRET: missing"],
