@@ -52,9 +52,14 @@ export const postgresArgs = [
   }).flatMap(([name, value]) => ["-c", `${name}=${value}`]),
 ];
 
-export async function debianPostgres(progress: Progress): Promise<DebianPostgres> {
+/** @throws ServerMissing where no folder of Debian can be used. */
+export function requireDebian(): void {
   if (process.platform !== "linux") throw missing("Linux");
   if (!isRoot()) throw missing("root, for chroot");
+}
+
+export async function debianPostgres(progress: Progress): Promise<DebianPostgres> {
+  requireDebian();
   const folder = await installOnce(FOLDER, progress, (partial) => install(partial, progress));
   return postgresIn(folder);
 }

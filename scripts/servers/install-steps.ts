@@ -96,17 +96,29 @@ export async function aptInstall(
   return there();
 }
 
+interface GoProgram {
+  program: string;
+  module: string;
+  version: string;
+}
+
+const goFolder = ({ program, version }: GoProgram) => `${program}-${version}`;
+
+/** Whether it is installed or can be. */
+export const canGoInstall = (wanted: GoProgram) =>
+  existsSync(join(cacheDir(), goFolder(wanted))) || findProgram("go") !== undefined;
+
 /**
  * A Go program of exactly this version, compiled once.
  * @returns Its path, or undefined without Go.
  */
 export async function goInstall(
-  { program, module, version }: { program: string; module: string; version: string },
+  wanted: GoProgram,
   progress: Progress,
 ): Promise<string | undefined> {
-  const name = `${program}-${version}`;
-  if (!existsSync(join(cacheDir(), name)) && !findProgram("go")) return undefined;
-  const folder = await installOnce(name, progress, async (partial) => {
+  if (!canGoInstall(wanted)) return undefined;
+  const { program, module, version } = wanted;
+  const folder = await installOnce(goFolder(wanted), progress, async (partial) => {
     progress(`compiling ${program} ${version}, a minute or two`);
     await runStep("go", ["install", `${module}@${version}`], { GOBIN: partial, GOFLAGS: "" });
   });

@@ -3,8 +3,8 @@ import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { mongo as driver } from "mongoose";
 import { limits } from "./config.ts";
-import { debianPostgres, postgresArgs } from "./debian-postgres.ts";
-import { goInstall } from "./install-steps.ts";
+import { debianPostgres, postgresArgs, requireDebian } from "./debian-postgres.ts";
+import { canGoInstall, goInstall } from "./install-steps.ts";
 import { ManagedProcess } from "./managed-process.ts";
 import type { ServerKind } from "./server.ts";
 import { type Progress, ServerMissing } from "./server-cache.ts";
@@ -21,12 +21,16 @@ const POOL = 100;
 /** What the operating system takes as the path of a socket. */
 const SOCKET_PATH_BYTES = 107;
 
+function requireFerret(): void {
+  if (!process.env["FERRETDB_PATH"] && !canGoInstall(fromGo))
+    throw new ServerMissing(
+      "The MongoDB-compatible server needs Go to compile FerretDB 2: install Go, or set MONGO_URL to a running MongoDB.",
+    );
+}
+
 async function ferretProgram(progress: Progress): Promise<string> {
-  const found = process.env["FERRETDB_PATH"] || (await goInstall(fromGo, progress));
-  if (found) return found;
-  throw new ServerMissing(
-    "The MongoDB-compatible server needs Go to compile FerretDB 2: install Go, or set MONGO_URL to a running MongoDB.",
-  );
+  requireFerret();
+  return process.env["FERRETDB_PATH"] || (await goInstall(fromGo, progress))!;
 }
 
 /** FerretDB 2 before PostgreSQL with DocumentDB: the nearest to MongoDB that can be had where no mongod may be installed. */
@@ -35,7 +39,11 @@ export const mongo: ServerKind = {
   setting: "MONGO_URL",
   companions: [],
   async install(progress) {
-    await Promise.all([debianPostgres(progress), ferretProgram(progress)]);
+    // What is impossible here is found before anything takes minutes.
+    requireFerret();
+    requireDebian();
+    const both = await Promise.allSettled([debianPostgres(progress), ferretProgram(progress)]);
+    for (const one of both) if (one.status === "rejected") throw one.reason;
   },
   async prepare({ dir, record, port, progress }) {
     const [postgres, ferret] = await Promise.all([
