@@ -9,8 +9,15 @@ import type {
   CancelAttempt,
   Question,
 } from "../compose/standalone/bridge-wire.ts";
-import { type BridgeLimits, bridgeLimits } from "./config.ts";
-import type { JobError, JobResult, Ms, NodeReport, StartOrder } from "./job.types.ts";
+import { type BridgeLimits, bridgeLimits, schedulerConfig } from "./config.ts";
+import type {
+  HeartbeatAnswer,
+  JobError,
+  JobResult,
+  Ms,
+  NodeReport,
+  StartOrder,
+} from "./job.types.ts";
 import type { Leader, LeaderPorts } from "./leader.ts";
 
 /** The requests that a bridge answers. A rejection says nothing about what has happened there. */
@@ -38,6 +45,7 @@ interface Output {
 export interface LinkPorts {
   calls: BridgeCalls;
   leader: Pick<Leader, "heartbeat" | "complete" | "fail" | "handBack" | "get" | "addLog">;
+  /** Of a clock that never jumps: with a wrong one, leases would go unrenewed. */
   now(): Ms;
   /** Puts the objects that a task names into links. Rejects when that cannot be done now: nothing was sent then. */
   prepare(order: StartOrder): Promise<AttemptOrder>;
@@ -67,6 +75,9 @@ export class BridgeLink {
   #nextAt: Ms;
   #inRound = false;
   #failures = 0;
+  /** What the leader was told last, and when. */
+  #told = "";
+  #beatAt: Ms = Number.NEGATIVE_INFINITY;
   #state = "";
   #closed = false;
 
@@ -147,24 +158,49 @@ export class BridgeLink {
 
   /** @returns whether the bridge has anything to do. */
   async #exchange(): Promise<boolean> {
-    const { calls, leader } = this.#ports;
-    const status = await calls.status();
+    const status = await this.#ports.calls.status();
     const { boot, attempts, questions } = status;
     // Before anything that tells the leader of a new run: what is handed back is no lost node.
     const returns = questions.filter((one) => one.type === "handBack");
     await Promise.all(returns.map((one) => this.#settle(status.boot, one)));
-    const heard = await leader.heartbeat(this.#reportOf(status), attempts);
+    if (this.#hasNews(status)) await this.#beat(status);
     if (this.#closed) return false;
+    for (const one of questions) if (one.type !== "handBack") this.#answerSoon(boot, one);
+    return attempts.length > 0 || questions.length > 0;
+  }
+
+  /** A renewal is a write: where nothing has changed, the leader hears of a bridge no more often than of a node. */
+  #hasNews({ boot, draining, slots, attempts }: BridgeStatus): boolean {
+    const now = this.#ports.now();
+    const text = JSON.stringify([boot, draining, slots, attempts]);
+    const { heartbeatMs } = schedulerConfig;
+    const isDue = now - this.#beatAt > heartbeatMs - this.#limits.busyMs || now < this.#beatAt;
+    if (!isDue && text === this.#told) return false;
+    this.#told = text;
+    this.#beatAt = now;
+    return true;
+  }
+
+  async #beat(status: BridgeStatus): Promise<void> {
+    const { calls, leader } = this.#ports;
+    const { boot, mark, attempts } = status;
+    let heard: HeartbeatAnswer;
+    try {
+      heard = await leader.heartbeat(this.#reportOf(status), attempts);
+    } catch (error) {
+      this.#told = "";
+      throw error;
+    }
+    if (this.#closed) return;
     const renewals = heard.renewed.map(({ jobId, attempt, leaseMs }) =>
-      calls.attempt({ job_id: jobId, attempt, boot, mark: status.mark, lease_ms: leaseMs }),
+      calls.attempt({ job_id: jobId, attempt, boot, mark, lease_ms: leaseMs }),
     );
     const ends = heard.fenced.map(({ jobId, attempt, reason }) =>
       calls.cancel({ job_id: jobId, attempt, reason }),
     );
-    for (const one of questions) if (one.type !== "handBack") this.#answerSoon(boot, one);
+    const heardThere = await Promise.allSettled([...renewals, ...ends]);
     // A lost one is repeated by the next round.
-    await Promise.allSettled([...renewals, ...ends]);
-    return attempts.length > 0 || questions.length > 0;
+    if (heardThere.some(({ status: outcome }) => outcome === "rejected")) this.#told = "";
   }
 
   #reportOf(status: BridgeStatus): NodeReport {

@@ -90,7 +90,7 @@ export class BridgeLinks {
       ...storagePorts(this.#host),
       calls: http,
       leader,
-      now: Date.now,
+      now: () => performance.now(),
       log: (level, text) => this.#host.logger[level](text),
       rearm: () => this.#arm(),
     });
@@ -111,10 +111,10 @@ export class BridgeLinks {
     if (at === Number.POSITIVE_INFINITY) return;
     this.#timer = setTimeout(
       () => {
-        for (const { link } of this.#open.values()) link.tick(Date.now());
+        for (const { link } of this.#open.values()) link.tick(performance.now());
         this.#arm();
       },
-      Math.max(0, at - Date.now()),
+      Math.max(0, at - performance.now()),
     );
   }
 }

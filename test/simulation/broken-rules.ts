@@ -2,6 +2,7 @@ import type { NodePorts } from "../../services/compose/node-ports.ts";
 import type { SchedulerConfig } from "../../services/scheduler/config.ts";
 import type { LeaderPorts } from "../../services/scheduler/leader.ts";
 import type { Invariant } from "./checkers.ts";
+import type { BreakBridge } from "./simulated-bridge.ts";
 import type { NodeFaults } from "./simulated-node.ts";
 import type { BreakablePorts, LeaderCalls } from "./simulated-scheduler.ts";
 import type { SimulatedStore } from "./simulated-store.ts";
@@ -16,6 +17,8 @@ export interface BrokenRule {
   wrapStore?: (store: LeaderPorts["store"]) => LeaderPorts["store"];
   wrapLeaderPorts?: <P extends BreakablePorts>(ports: P) => P;
   node?: NodeFaults;
+  /** Requests to bridges outside the mesh. */
+  bridge?: BreakBridge;
 }
 
 /** The leader's calls with some replaced. A class keeps its methods on the prototype, so they are bound one by one. */
@@ -158,6 +161,24 @@ export const brokenRules = {
     invariant: "no job lost",
     about: "A job that an earlier leader has stored late is not adopted",
     wrapStore: (store) => ({ ...store, strays: async () => [] }),
+  },
+  "bridge-not-fenced": {
+    invariant: "one result",
+    about: "A bridge outside the mesh is never told that its attempt has lost",
+    bridge: (calls) => ({
+      ...calls,
+      answer: (answer) =>
+        calls.answer(answer.word === "fenced" ? { ...answer, word: "taken" } : answer),
+    }),
+  },
+  "bridge-lease-for-ever": {
+    invariant: "leases",
+    about: "A bridge outside the mesh that was renewed once goes on without end",
+    bridge: (calls) => ({
+      ...calls,
+      attempt: (query) =>
+        calls.attempt(query.mark === undefined ? query : { ...query, lease_ms: 3_600_000 }),
+    }),
   },
   "no-ageing": {
     invariant: "no starvation",

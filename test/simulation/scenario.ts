@@ -42,7 +42,8 @@ export interface Scenario {
   seed: number;
   /** Another course of the same scenario: other delays, losses and lengths. Used when shrinking. */
   course?: number;
-  nodes: { name: string; slots: number }[];
+  /** A bridge is outside the mesh: the scheduler asks it over HTTP. */
+  nodes: { name: string; slots: number; bridge?: boolean }[];
   /** How many processes of the scheduler share the store. */
   schedulers: number;
   store: StoreTraits;
@@ -217,9 +218,11 @@ export function drawScenario(seed: number): Scenario {
   const random = new Random(`${seed}/scenario`);
   if (random.chance(0.06)) return drawRush(random, seed);
   const healMs = random.int(10_000, 60_000);
+  const bridges = new Random(`${seed}/bridges`);
   const nodes = Array.from({ length: random.int(1, 3) }, (_, n) => ({
     name: `node${n + 1}`,
     slots: random.int(1, 2),
+    bridge: bridges.chance(0.3),
   }));
   const schedulers = random.int(1, 3);
   return {

@@ -9,7 +9,7 @@ export function sizeOf(scenario: Scenario): number {
   let size = 2 * (operations.length + faults.length) + nodes.length + (rush ? 50 : 0) + schedulers;
   for (const share of [rates.loss, rates.duplicate, rates.late, store.slow, store.lostAnswers])
     if (share > 0) size += 1;
-  for (const { slots } of nodes) size += slots - 1;
+  for (const { slots, bridge } of nodes) size += slots - 1 + (bridge ? 1 : 0);
   for (const operation of operations)
     if (operation.type === "submit")
       size += operation.work.attempts.length + operation.copies + (operation.delayMs > 0 ? 1 : 0);
@@ -71,6 +71,10 @@ function* candidates(scenario: Scenario): Iterable<Scenario> {
   if (schedulers > 1) yield { ...scenario, schedulers: schedulers - 1 };
   for (const [at, node] of nodes.entries()) {
     if (nodes.length > 1) yield { ...scenario, nodes: without(nodes, at, 1) };
+    if (node.bridge) {
+      const inside = { ...node, bridge: false };
+      yield { ...scenario, nodes: nodes.map((other) => (other === node ? inside : other)) };
+    }
     if (node.slots > 1) {
       const fewer = { ...node, slots: node.slots - 1 };
       yield { ...scenario, nodes: nodes.map((other) => (other === node ? fewer : other)) };

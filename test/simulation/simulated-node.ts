@@ -1,4 +1,4 @@
-import { executionLimits, nodeLimits } from "../../services/compose/config.ts";
+import { executionLimits, type NodeLimits, nodeLimits } from "../../services/compose/config.ts";
 import { NodeAgent } from "../../services/compose/node-agent.ts";
 import type {
   AttemptKey,
@@ -22,6 +22,8 @@ import type { World } from "./world.ts";
 
 /** The parts of the node's ports that go over the network to the leader. */
 export type ToLeader = Pick<NodePorts, "complete" | "fail" | "handBack" | "isCommitted"> & {
+  /** Where the node cannot delete its output by itself. */
+  discardOutput?: NodePorts["discardOutput"];
   heartbeat(report: NodeReport, attempts: AttemptReport[]): Promise<HeartbeatAnswer>;
 };
 
@@ -55,6 +57,7 @@ export class SimulatedNode implements Party {
   readonly #checkers: Checkers;
   readonly #workOf: (order: StartOrder) => Work;
   readonly #faults: NodeFaults;
+  readonly #limits: NodeLimits;
   readonly #durable = new Map<string, JournalEntry>();
   /** Running processes by attempt; they outlive the node's own process. */
   readonly #processes = new Map<string, { order: StartOrder; boot: string }>();
@@ -69,6 +72,7 @@ export class SimulatedNode implements Party {
     checkers: Checkers;
     workOf: (order: StartOrder) => Work;
     faults: NodeFaults;
+    limits?: NodeLimits;
   }) {
     this.name = options.name;
     this.slots = options.slots;
@@ -79,6 +83,7 @@ export class SimulatedNode implements Party {
     this.#checkers = options.checkers;
     this.#workOf = options.workOf;
     this.#faults = options.faults;
+    this.#limits = options.limits ?? nodeLimits;
   }
 
   start(): void {
@@ -90,7 +95,7 @@ export class SimulatedNode implements Party {
     this.#world.note(() => `${this.name} starts as ${this.#boot}`);
     const identity = { node: this.name, boot: this.#boot, slots: this.slots, kinds: ["render"] };
     const ports = this.#ports(this.incarnation, this.#boot);
-    this.agent = new NodeAgent(identity, this.#faults.wrapPorts?.(ports) ?? ports, nodeLimits);
+    this.agent = new NodeAgent(identity, this.#faults.wrapPorts?.(ports) ?? ports, this.#limits);
     this.#checkers.nodeStarted(this.name, this.#boot);
     void this.agent.recover();
   }
@@ -166,14 +171,16 @@ export class SimulatedNode implements Party {
             resolve();
           });
         }),
-      discardOutput: (key) =>
-        new Promise((resolve) => {
-          this.#later(incarnation, this.#random.int(1, 20), () => {
-            this.#storage.objects.delete(name(key));
-            this.#checkers.discarded(key);
-            resolve();
-          });
-        }),
+      discardOutput:
+        toLeader.discardOutput ??
+        ((key) =>
+          new Promise((resolve) => {
+            this.#later(incarnation, this.#random.int(1, 20), () => {
+              this.#storage.objects.delete(name(key));
+              this.#checkers.discarded(key);
+              resolve();
+            });
+          })),
       isCommitted: toLeader.isCommitted,
       heartbeat: (attempts, draining) => {
         beat += 1;

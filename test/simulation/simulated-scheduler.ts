@@ -32,6 +32,8 @@ export interface SchedulerOptions {
   store: SimulatedStore;
   config: SchedulerConfig;
   ports: (self: SimulatedScheduler) => Pick<LeaderPorts, "begin" | "halt" | "probe" | "deliver">;
+  /** A leader has begun; what this answers ends with it. */
+  led?: (self: SimulatedScheduler, leader: LeaderCalls) => () => void;
   wrapCalls?: (calls: LeaderCalls) => LeaderCalls;
   wrapStore?: (store: LeaderPorts["store"]) => LeaderPorts["store"];
   wrapLeaderPorts?: <P extends BreakablePorts>(ports: P) => P;
@@ -57,8 +59,10 @@ export class SimulatedScheduler implements Party {
   #leader: Leader | undefined;
   #term = 0;
   #calls: LeaderCalls | undefined;
+  #unled: (() => void) | undefined;
   #armed = 0;
   #armedAt = Number.POSITIVE_INFINITY;
+  #ticking = false;
 
   constructor(options: SchedulerOptions) {
     this.#options = options;
@@ -160,7 +164,8 @@ export class SimulatedScheduler implements Party {
     world.after(delayMs, () => {
       if (this.incarnation !== incarnation) return false;
       const waitMs = this.frozenUntil - world.now;
-      if (waitMs > 0) this.#later(incarnation, waitMs, act);
+      // After a stop, what has arrived may be handled before the timers that are overdue.
+      if (waitMs > 0) this.#later(incarnation, waitMs + this.#random.int(0, 5), act);
       else act();
       return waitMs <= 0;
     });
@@ -192,6 +197,7 @@ export class SimulatedScheduler implements Party {
     }
     this.#leader = leader;
     this.#calls = wrapCalls?.(leader) ?? leader;
+    this.#unled = this.#options.led?.(this, this.#calls);
     this.leadsSince = world.now;
     this.#later(incarnation, this.#random.int(1, 50), () => {
       if (this.#leader === leader) this.announced = { term };
@@ -205,6 +211,8 @@ export class SimulatedScheduler implements Party {
 
   #close(): void {
     this.#leader?.close();
+    this.#unled?.();
+    this.#unled = undefined;
     this.#leader = undefined;
     this.#calls = undefined;
     this.#term = 0;
@@ -212,10 +220,13 @@ export class SimulatedScheduler implements Party {
     this.leadsSince = Number.POSITIVE_INFINITY;
     this.#armed += 1;
     this.#armedAt = Number.POSITIVE_INFINITY;
+    this.#ticking = false;
   }
 
   #arm(incarnation: number): void {
     const { world, epoch } = this.#options;
+    // As the product's timer does: a tick that waits for the store is the only one.
+    if (this.#ticking) return;
     const wakeAt = this.#leader?.nextWakeAt();
     if (wakeAt === undefined || wakeAt >= this.#armedAt) return;
     this.#armedAt = wakeAt;
@@ -230,7 +241,11 @@ export class SimulatedScheduler implements Party {
   }
 
   async #tick(incarnation: number): Promise<void> {
-    await this.#leader?.tick();
-    if (this.incarnation === incarnation) this.#arm(incarnation);
+    const leader = this.#leader;
+    this.#ticking = true;
+    await leader?.tick();
+    if (this.incarnation !== incarnation || this.#leader !== leader) return;
+    this.#ticking = false;
+    this.#arm(incarnation);
   }
 }

@@ -1,3 +1,4 @@
+import type { BridgeLink } from "../../services/scheduler/bridge-link.ts";
 import { type SchedulerConfig, schedulerConfig } from "../../services/scheduler/config.ts";
 import type { Job, StartOrder } from "../../services/scheduler/job.types.ts";
 import type { BrokenRule } from "./broken-rules.ts";
@@ -5,6 +6,7 @@ import { Checkers, type Violation } from "./checkers.ts";
 import { calmRates, Network } from "./network.ts";
 import type { Random } from "./random.ts";
 import { type Fault, leader, type Scenario, schedulerNames, type Work } from "./scenario.ts";
+import { bridgeNodeLimits, SimulatedBridge } from "./simulated-bridge.ts";
 import { SimulatedClient } from "./simulated-client.ts";
 import { SimulatedNode, SimulatedStorage, type ToLeader } from "./simulated-node.ts";
 import { type LeaderCalls, SimulatedScheduler } from "./simulated-scheduler.ts";
@@ -39,6 +41,10 @@ class Simulation {
   readonly #client: SimulatedClient;
   readonly #storage = new SimulatedStorage();
   readonly #nodes = new Map<string, SimulatedNode>();
+  /** Nodes outside the mesh, by name. */
+  readonly #bridges = new Map<string, SimulatedBridge>();
+  /** Links of each leader to them. */
+  readonly #links = new WeakMap<SimulatedScheduler, ReadonlyMap<string, BridgeLink>>();
   readonly #work = new Map<number, Work>();
   readonly #config: SchedulerConfig;
   #storeWellSince: number;
@@ -69,8 +75,10 @@ class Simulation {
     this.#discovery = this.#world.random("discovery");
     const find = () => this.#knownLeader();
     this.#client = new SimulatedClient(this.#world, this.#network, find, this.#checkers);
-    for (const { name, slots } of scenario.nodes)
-      this.#nodes.set(name, this.#makeNode(name, slots));
+    for (const node of scenario.nodes) {
+      if (node.bridge) this.#bridges.set(node.name, this.#makeBridge(node.name));
+      this.#nodes.set(node.name, this.#makeNode(node.name, node.slots));
+    }
   }
 
   async run(): Promise<RunResult> {
@@ -112,13 +120,13 @@ class Simulation {
     return work?.attempts[Math.min(attempt, work.attempts.length) - 1] ?? "ok";
   }
 
-  /** Who is taken for the leader: the latest term that discovery tells of; seldom somebody who does not lead at all. */
+  /** Who is taken for the leader: the latest term that discovery tells of, an earlier one by who has not heard yet. */
   #knownLeader(): SimulatedScheduler | undefined {
-    if (this.#discovery.chance(0.05)) return this.#discovery.pick(this.#schedulers);
-    let latest: SimulatedScheduler | undefined;
-    for (const scheduler of this.#schedulers)
-      if ((scheduler.announced?.term ?? 0) > (latest?.announced?.term ?? 0)) latest = scheduler;
-    return latest;
+    if (this.#discovery.chance(0.03)) return this.#discovery.pick(this.#schedulers);
+    const announced = this.#schedulers.filter((each) => each.announced);
+    if (announced.length > 1 && this.#discovery.chance(0.2)) return this.#discovery.pick(announced);
+    const terms = announced.map(({ announced }) => announced?.term ?? 0);
+    return announced[terms.indexOf(Math.max(...terms))];
   }
 
   /** Who leads in fact, if anybody does. */
@@ -138,6 +146,16 @@ class Simulation {
       wrapCalls: broken?.wrapCalls && ((calls) => broken.wrapCalls?.(calls, this.#store) ?? calls),
       wrapStore: broken?.wrapStore,
       wrapLeaderPorts: broken?.wrapLeaderPorts,
+      led: (self, leader) => {
+        const links = new Map(
+          [...this.#bridges].map(([name, bridge]) => [name, bridge.link(self, leader)]),
+        );
+        this.#links.set(self, links);
+        return () => {
+          for (const link of links.values()) link.close();
+          this.#links.delete(self);
+        };
+      },
       ports: (leader) => {
         const options = { timeoutMs: 5_000, idempotent: true };
         const nodeOf = (name: string) => this.#nodes.get(name) as SimulatedNode;
@@ -145,8 +163,15 @@ class Simulation {
           if (!node.agent) throw new Error(`${node.name} is down`);
           return node.agent;
         };
+        const linkTo = (name: string) => {
+          const link = this.#links.get(leader)?.get(name);
+          if (!link && this.#bridges.has(name)) throw new Error(`${name} has no link`);
+          return link;
+        };
         return {
-          begin: (name: string, order: StartOrder) => {
+          begin: async (name: string, order: StartOrder) => {
+            const link = linkTo(name);
+            if (link) return link.begin(order);
             const node = nodeOf(name);
             const handle = async () => {
               this.#checkers.begun(order);
@@ -158,7 +183,9 @@ class Simulation {
             };
             return this.#network.call(leader, node, handle, options);
           },
-          halt: (name: string, ref: { jobId: string; attempt: number; reason: string }) => {
+          halt: async (name: string, ref: { jobId: string; attempt: number; reason: string }) => {
+            const link = linkTo(name);
+            if (link) return link.halt(ref);
             const node = nodeOf(name);
             const handle = async () => {
               this.#world.note(() => `${name} is told to stop ${names([ref])}: ${ref.reason}`);
@@ -166,7 +193,9 @@ class Simulation {
             };
             return this.#network.call(leader, node, handle, options);
           },
-          probe: (name: string) => {
+          probe: async (name: string) => {
+            const link = linkTo(name);
+            if (link) return link.probe();
             const node = nodeOf(name);
             return this.#network.call(leader, node, async () => agentOf(node).probe(), options);
           },
@@ -185,12 +214,23 @@ class Simulation {
       name,
       slots,
       world: this.#world,
-      leader: (node) => this.#toLeader(node),
+      leader: (node) => this.#bridges.get(name)?.ports(node.boot) ?? this.#toLeader(node),
+      limits: this.#bridges.has(name) ? bridgeNodeLimits : undefined,
       storage: this.#storage,
       checkers: this.#checkers,
       workOf: (order) =>
         this.#work.get(order.payload["job"] as number) ?? { attempts: ["ok"], durationMs: 10 },
       faults: this.#broken?.node ?? {},
+    });
+  }
+
+  #makeBridge(name: string): SimulatedBridge {
+    return new SimulatedBridge(name, () => this.#nodes.get(name) as SimulatedNode, {
+      world: this.#world,
+      network: this.#network,
+      checkers: this.#checkers,
+      storage: this.#storage,
+      breakCalls: this.#broken?.bridge,
     });
   }
 

@@ -176,7 +176,7 @@ export class AttemptDesk {
   attempt(agent: NodeAgent, query: AttemptQuery): AttemptView {
     const key = { jobId: query.job_id, attempt: query.attempt };
     const text = keyText(key);
-    this.#renew(text, query);
+    const renewed = this.#renew(text, query);
     const { progress = 0, stage } = this.#reported.get(text) ?? {};
     const isHeld = agent.probe().attempts.some((held) => keyText(held) === text);
     const ended = this.#ended.get(text);
@@ -184,6 +184,7 @@ export class AttemptDesk {
       job_id: key.jobId,
       attempt: key.attempt,
       boot: this.#boot,
+      renewed,
       progress: ended?.status === "success" ? 1 : progress,
       stage,
       log: this.#log.get(text),
@@ -191,13 +192,14 @@ export class AttemptDesk {
     };
   }
 
-  #renew(key: string, { boot, mark, lease_ms: leaseMs }: AttemptQuery): void {
+  #renew(key: string, { boot, mark, lease_ms: leaseMs }: AttemptQuery): boolean {
     const until = this.#leases.get(key);
     if (until === undefined || boot !== this.#boot || mark === undefined || leaseMs === undefined)
-      return;
+      return false;
     const now = this.#now();
-    if (mark > now || now - mark > this.#limits.renewalMsMax) return;
+    if (mark > now || now - mark > this.#limits.renewalMsMax) return false;
     this.#leases.set(key, Math.max(until, mark + leaseMs));
+    return true;
   }
 
   cancel(agent: NodeAgent, { job_id: jobId, attempt, reason }: CancelAttempt): { held: boolean } {

@@ -115,6 +115,7 @@ export const AttemptView = z.object({
   attempt,
   boot,
   status: z.enum(["unknown", "running", "success", "failed"]),
+  renewed: z.boolean().describe("Whether the lease goes on from the mark in the query"),
   progress: z.number().min(0).max(1),
   stage: z.string().max(200).optional(),
   result: complete.result.optional(),
