@@ -33,6 +33,7 @@ export class OutboxSender {
   readonly #known = new Set<string>();
   #underWay = 0;
   #moreInStore = true;
+  #loadAt: Ms = 0;
   #closed = false;
 
   constructor(ports: OutboxPorts, config: SchedulerConfig) {
@@ -59,8 +60,12 @@ export class OutboxSender {
 
   /** Sends what is due; reads more from the store when nothing is left here. */
   async tick(): Promise<void> {
-    if (this.#moreInStore && this.#known.size === 0) {
+    const now = this.#ports.now();
+    if (this.#moreInStore && this.#known.size === 0 && now >= this.#loadAt) {
+      // A store that does not answer is asked again later, not at once.
+      this.#loadAt = now + this.#config.deliveryBackoffMs;
       const entries = await this.#ports.store.outboxPending(LOAD_MAX);
+      this.#loadAt = now;
       this.#moreInStore = entries.length === LOAD_MAX;
       for (const entry of entries) this.add(entry);
     }
@@ -78,7 +83,8 @@ export class OutboxSender {
 
   nextAt(): Ms | undefined {
     if (this.#underWay >= this.#config.deliveriesMax) return undefined;
-    if (this.#moreInStore && this.#known.size === 0) return this.#ports.now();
+    if (this.#moreInStore && this.#known.size === 0)
+      return Math.max(this.#ports.now(), this.#loadAt);
     return this.#due.peek()?.dueAt;
   }
 
