@@ -49,17 +49,19 @@ async function main(): Promise<void> {
   const progress = (line: string) => console.error(`servers: ${line}`);
   if (values.install) return installServers({ only, progress });
   const dir = values.dir === undefined ? undefined : resolve(from, values.dir);
-  const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
-  // Until they run, what has been started so far is left to the watchdog.
-  const leave = () => process.exit(130);
-  for (const signal of signals) process.on(signal, leave);
+  // Until they run, what has been started so far is left to the watchdog. The listeners stay the same: Node loses a
+  // signal that arrives while one is exchanged for another.
+  let interrupted: () => void = () => process.exit(130);
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
+    process.on(signal, () => interrupted());
   const servers = await startServers({ only, progress, ...(dir === undefined ? {} : { dir }) });
   for (const [name, value] of Object.entries(servers.env))
     console.log(`export ${name}=${quoted(value)}`);
-  console.error(`servers: running, logs in ${servers.dir}; Ctrl-C stops them`);
-  await new Promise((interrupted) => {
-    for (const signal of signals) process.off(signal, leave).on(signal, interrupted);
+  const asked = new Promise<void>((resolve) => {
+    interrupted = resolve;
   });
+  console.error(`servers: running, logs in ${servers.dir}; Ctrl-C stops them`);
+  await asked;
   await servers.stop();
 }
 
