@@ -1,6 +1,8 @@
 import { hostname } from "node:os";
 import { type BrokerOptions, Errors } from "moleculer";
 import { accessMiddleware } from "./access.middleware.ts";
+import { MemoryRecordCache } from "./cache/memory-record-cache.ts";
+import { RedisRecordCache } from "./cache/redis-record-cache.ts";
 import { type Config, secretsOf } from "./config.ts";
 import { AppError, asAppError } from "./errors.ts";
 import { natsOptions } from "./nats-options.ts";
@@ -47,6 +49,9 @@ export function brokerOptions(config: Config, over: Partial<BrokerOptions> = {})
     transporter: transporterOf(config),
     logger: loggerOf(config),
     logLevel: config.LOG_LEVEL,
+    cacher: (config.REDIS_URL === undefined
+      ? new MemoryRecordCache()
+      : new RedisRecordCache(config)) as unknown as BrokerOptions["cacher"],
     // A call that timed out may still be running: only the caller knows whether it may be repeated.
     retryPolicy: { enabled: false },
     requestTimeout: 30_000,

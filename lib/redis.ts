@@ -24,6 +24,8 @@ export interface RedisHandle {
   readonly settled: Promise<void>;
   /** Calls back with each new connection, and at once where there is one: what was told meanwhile did not arrive. */
   onReady(listener: () => void): void;
+  /** Calls back with each loss of the connection, before there can be another. */
+  onLost(listener: () => void): void;
   /** Safe to repeat; the last user's release closes the connection. */
   release(): Promise<void>;
 }
@@ -110,7 +112,7 @@ export function acquireRedis(config: Config, degrades: string): RedisHandle | un
   const reporter = dependenciesOf(config).declare("redis", { degrades });
   users.add(reporter);
   if (client.status === "ready") reporter.up();
-  const listeners: (() => void)[] = [];
+  const listeners: ["ready" | "close", () => void][] = [];
   return {
     client,
     get ready() {
@@ -118,14 +120,18 @@ export function acquireRedis(config: Config, degrades: string): RedisHandle | un
     },
     settled: entry.settled,
     onReady(listener) {
-      listeners.push(listener);
+      listeners.push(["ready", listener]);
       client.on("ready", listener);
       if (client.status === "ready") listener();
+    },
+    onLost(listener) {
+      listeners.push(["close", listener]);
+      client.on("close", listener);
     },
     async release() {
       if (!users.delete(reporter)) return;
       reporter.withdraw();
-      for (const listener of listeners) client.off("ready", listener);
+      for (const [event, listener] of listeners) client.off(event, listener);
       if (users.size > 0) return;
       if (shared.get(place) === entry) shared.delete(place);
       await close(entry);

@@ -1,5 +1,7 @@
+import { createHash } from "node:crypto";
 import type { Context } from "moleculer";
 import type { z } from "zod";
+import { recordCacheOf } from "../lib/cache/record-cache.ts";
 import type { ActionContract, Actor, ServiceContract } from "../lib/contract.ts";
 import { AppError } from "../lib/errors.ts";
 import {
@@ -73,9 +75,11 @@ export function implementResource<
   resource: Resource<N, F, X>,
   { hooks = {}, handlers, dependencies }: ResourceImplementation<N, F, X> = {},
 ): ServiceDefinition {
+  const { collection } = resource;
+  const { cached, service } = resource.spec;
   return implementService(resource.contract as unknown as ServiceContract, {
     dependencies,
-    mixins: (env) => [recordsMixin(env, resource.collection)],
+    mixins: (env) => [recordsMixin(env, collection, cached ? service : undefined)],
     start: ({ service }): ResourceState<F> => ({
       store: (service as RecordService).adapter.store as unknown as ResourceState<F>["store"],
       visible: (record) => visible(resource, record),
@@ -146,15 +150,36 @@ function ownershipOf(resource: Resource): Ownership {
   };
 }
 
+/** Reads through the broker's cache, where the resource is declared `cached`; `ctx.meta.$cache: false` goes past it. */
+function cachedReads({ spec: { cached, service } }: Resource) {
+  return {
+    through<T>(ctx: AnyContext, dependsOn: object, load: () => Promise<T>): Promise<T> {
+      const cache = cached && ctx.meta["$cache"] !== false ? recordCacheOf(ctx.broker) : undefined;
+      if (!cache) return load();
+      const key = createHash("sha256").update(canonical(dependsOn)).digest("base64url");
+      return cache.through(service, key, load);
+    },
+  };
+}
+
+/** The same text for the same values, in whichever order their names came. */
+const canonical = (value: unknown): string =>
+  JSON.stringify(value, (_, inner) =>
+    inner && typeof inner === "object" && !Array.isArray(inner)
+      ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : inner,
+  );
+
 function standardHandlers(resource: Resource, hooks: ResourceHooks<z.ZodObject>) {
   const { scope, owned, ownedIds } = ownershipOf(resource);
+  const { through } = cachedReads(resource);
   const db = (host: ServiceHost) => host.service as unknown as DbMethods;
   const context = (ctx: AnyContext) => ctx as unknown as Context;
 
   const list = async (ctx: AnyContext, state: State, host: ServiceHost) => {
     const { page = 1, pageSize = 20, sort, search } = ctx.params as ListParams;
     const { id: _, ...params } = ctx.params;
-    const found = await db(host)._list(context(ctx), {
+    const query = {
       query: { ...filterOf(params), ...scope(ctx) },
       sort,
       search,
@@ -162,11 +187,17 @@ function standardHandlers(resource: Resource, hooks: ResourceHooks<z.ZodObject>)
       pageSize,
       limit: pageSize,
       offset: (page - 1) * pageSize,
+    };
+    // Whose records are listed is part of the query.
+    return through(ctx, query, async () => {
+      const found = await db(host)._list(context(ctx), query);
+      return { ...found, rows: found.rows.map((record) => state.visible(record)) };
     });
-    return { ...found, rows: found.rows.map((record) => state.visible(record)) };
   };
   const get = async (ctx: AnyContext, state: State, host: ServiceHost) => {
-    const record = state.visible(await owned(ctx, state, ctx.params["id"] as string));
+    const id = ctx.params["id"] as string;
+    const key = { id, ...scope(ctx) };
+    const record = await through(ctx, key, async () => state.visible(await owned(ctx, state, id)));
     return hooks.afterGet ? hooks.afterGet(record, ctx, host) : record;
   };
   return {

@@ -45,6 +45,11 @@ export interface ResourceSpec<
   hidden?: readonly (keyof F["shape"] & string)[];
   /** Actors of these realms see and change only records whose `field` names them (`realm:id`). */
   ownership?: { field: keyof F["shape"] & string; realms: readonly Realm[] };
+  /**
+   * Single records and lists are kept in the node's cache until a record of the resource changes. What a hook adds to a
+   * record that is shown is not kept.
+   */
+  cached?: boolean;
   /** Route forms that are served; all unless told. The others stay internal actions. */
   serve?: readonly ResourceVerb[];
   schemaVersion?: number;

@@ -7,6 +7,7 @@ export const agentApp = defineResource({
   about: "Agent apps",
   label: "agent app",
   path: "/agent/admin/app",
+  cached: true,
   access: { read: ["admin", "agent"], write: ["admin"] },
   fields: z.object({
     name: z.string().trim().min(1).max(120),

@@ -39,6 +39,7 @@ export const agentRun = defineResource({
   about: "Agent app runs",
   label: "agent app run",
   path: "/agent/admin/run",
+  cached: true,
   access: { read: ["admin", "agent"], write: ["admin", "agent"] },
   fields,
   filters: ["app_id", "status", "job_id"],

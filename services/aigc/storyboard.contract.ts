@@ -21,6 +21,7 @@ export const storyboard = defineResource({
   about: "Storyboards",
   label: "storyboard",
   path: "/aigc/admin/storyboard",
+  cached: true,
   access: { read: ["admin", "agent"], write: ["admin", "agent"] },
   fields: z.object({
     title: z.string().trim().min(1).max(200),

@@ -1,0 +1,29 @@
+import type { RecordStore } from "./record-store.ts";
+
+/**
+ * A store that tells of each change before it is answered. A change that failed is told as well: whether it was stored is
+ * not always known.
+ */
+export function tellingChanges(store: RecordStore, changed: () => Promise<void>): RecordStore {
+  const told = async <T>(change: Promise<T>): Promise<T> => {
+    try {
+      return await change;
+    } finally {
+      await changed();
+    }
+  };
+  return {
+    collection: store.collection,
+    get: (id) => store.get(id),
+    getMany: (ids) => store.getMany(ids),
+    list: (query) => store.list(query),
+    count: (query) => store.count(query),
+    stream: (filter) => store.stream(filter),
+    insert: (doc) => told(store.insert(doc)),
+    insertMany: (docs) => told(store.insertMany(docs)),
+    updateIf: (id, version, patch) => told(store.updateIf(id, version, patch)),
+    removeMany: (ids) => told(store.removeMany(ids)),
+    clear: () => told(store.clear()),
+    close: () => store.close(),
+  };
+}
