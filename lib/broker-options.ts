@@ -55,8 +55,9 @@ export function brokerOptions(config: Config, over: Partial<BrokerOptions> = {})
     // A call that timed out may still be running: only the caller knows whether it may be repeated.
     retryPolicy: { enabled: false },
     requestTimeout: 30_000,
-    heartbeatInterval: 5,
-    heartbeatTimeout: 15,
+    // Calls go to a node that was killed until its silence is noticed.
+    heartbeatInterval: 2,
+    heartbeatTimeout: 7,
     validator: false,
     metrics: false,
     tracing: false,

@@ -5,11 +5,12 @@ import { AppError, asAppError } from "../errors.ts";
 const { mongo } = mongoose;
 
 /** Hosts and database of an address, without user, password and options: fit for logs and messages. */
-export const shownMongoUrl = (url: string): string =>
+const shownMongoUrl = (url: string): string =>
   url.replace(/^(mongodb(?:\+srv)?:\/\/)(?:[^/?#]*@)?([^?#]*).*$/s, "$1$2");
 
 /** Server codes (MongoDB's error_codes.yml) that mean: not now, because of the server's state or the way to it. */
 const AWAY = new Set([
+  1, // InternalError: a server before another engine answers so while that one is away or starts
   6, // HostUnreachable
   7, // HostNotFound
   24, // LockTimeout
@@ -106,11 +107,17 @@ export function mongoStartFailure(url: string, failure: unknown): unknown {
     return new ConfigError(
       `MONGO_URL: no MongoDB server answers at ${where} (${reasonOf(error)}). Start it, or correct the address.`,
     );
-  if (error instanceof mongo.MongoParseError || error instanceof mongo.MongoInvalidArgumentError)
-    return new ConfigError(
-      `MONGO_URL: the address cannot be used: ${withoutSecrets(url, error.message)}`,
-    );
   return failure;
+}
+
+/** As `mongoStartFailure`; whatever keeps from connecting lies in the address. */
+export function mongoConnectFailure(url: string, failure: unknown): unknown {
+  const known = mongoStartFailure(url, failure);
+  if (known instanceof ConfigError) return known;
+  const reason = withoutSecrets(url, (failure as Error).message);
+  return new ConfigError(
+    `MONGO_URL: ${shownMongoUrl(url)} cannot be used as an address: ${reason}.`,
+  );
 }
 
 /** The innermost cause: "connect ECONNREFUSED 127.0.0.1:27017" rather than a topology description. */
@@ -124,5 +131,5 @@ function reasonOf(error: unknown): string {
 /** The parser of addresses may quote what it was given. */
 function withoutSecrets(url: string, message: string): string {
   const password = /^[^:]+:\/\/[^/?#]*?:([^/?#]*)@/.exec(url)?.[1];
-  return password ? message.replaceAll(password, "…") : message;
+  return (password ? message.replaceAll(password, "…") : message).replace(/\.$/, "");
 }

@@ -31,9 +31,9 @@ const OBJECT_SHARE = 0.5;
 const NOOP_MS_MAX = 2_500;
 
 /** A second of a still picture, as small as a render can be. */
-const timeline = {
+const render = {
   output: { width: 160, height: 284, fps: 10 },
-  tracks: [{ type: "video", clips: [{ src: `oss://${BUCKET}/${OBJECT_KEY}`, duration: 1 }] }],
+  timeline: { tracks: [{ type: "video", clips: [{ src: `oss://${BUCKET}/${OBJECT_KEY}`, duration: 1 }] }],
 };
 
 export async function uploadSource(agent: ProductClient): Promise<void> {
@@ -49,7 +49,7 @@ function requestOf(random: Random, key: string): { kind: AcceptedJob["kind"]; bo
   if (random.chance(RENDER_SHARE)) {
     const body = {
       name: "compose_timeline_ffmpeg",
-      arguments: { timeline, idempotency_key: key },
+      arguments: { ...render, idempotency_key: key },
     };
     return { kind: "timeline", body };
   }

@@ -235,7 +235,10 @@ class ChaosRun {
 
   async #leader(): Promise<string | undefined> {
     try {
-      const answer = await this.#admin.send("GET", "/admin/scheduler/leader", undefined, 0);
+      const answer = await this.#admin.send("GET", "/admin/scheduler/leader", undefined, {
+        limitMs: 0,
+        requestMs: 1_500,
+      });
       return answer.responseData.holder || undefined;
     } catch {
       return undefined;
@@ -243,14 +246,19 @@ class ChaosRun {
   }
 
   async #running(): Promise<JobView[]> {
-    return (await this.#admin.send("GET", running)).responseData.jobs;
+    const patience = { requestMs: 3_000 };
+    return (await this.#admin.send("GET", running, undefined, patience)).responseData.jobs;
   }
 
   async #watchCommits(): Promise<void> {
     while (!this.#over) {
       try {
         const path = "/admin/scheduler/jobs?limit=500";
-        const { jobs } = (await this.#admin.send("GET", path, undefined, 5_000)).responseData;
+        const { jobs } = (
+          await this.#admin.send("GET", path, undefined, {
+            limitMs: 5_000,
+          })
+        ).responseData;
         for (const job of jobs as JobView[]) this.#watch.note(job);
       } catch {
         // The next look will do.

@@ -1,8 +1,13 @@
 import { setTimeout as pause } from "node:timers/promises";
 
-/** Longest time that one request may take before it is given up and sent again. */
-const REQUEST_MS_MAX = 20_000;
 const RETRY_MS = 250;
+
+export interface Patience {
+  /** How long a request is sent again after failures. */
+  limitMs?: number;
+  /** How long one sending may take before it is given up. */
+  requestMs?: number;
+}
 
 /** The product said no, and saying it again is no use. */
 export class Refused extends Error {
@@ -39,12 +44,17 @@ export class ProductClient {
   }
 
   /** @throws Refused for an answer that repeating cannot change; an Error when `limitMs` is over. */
-  async send(method: string, path: string, body?: unknown, limitMs = 120_000): Promise<Answer> {
+  async send(
+    method: string,
+    path: string,
+    body?: unknown,
+    { limitMs = 120_000, requestMs = 20_000 }: Patience = {},
+  ): Promise<Answer> {
     const endAt = performance.now() + limitMs;
     for (;;) {
       const url = this.#urls[this.#turn++ % this.#urls.length];
       try {
-        return await this.#once(`${url}${path}`, method, body);
+        return await this.#once(`${url}${path}`, method, body, requestMs);
       } catch (error) {
         if (error instanceof Refused || performance.now() > endAt) throw error;
         this.repeats += 1;
@@ -53,7 +63,7 @@ export class ProductClient {
     }
   }
 
-  async #once(url: string, method: string, body: unknown): Promise<Answer> {
+  async #once(url: string, method: string, body: unknown, requestMs: number): Promise<Answer> {
     const form = body instanceof FormData;
     const response = await fetch(url, {
       method,
@@ -63,7 +73,7 @@ export class ProductClient {
         "accept-language": "en",
       },
       body: body === undefined ? undefined : form ? body : JSON.stringify(body),
-      signal: AbortSignal.timeout(REQUEST_MS_MAX),
+      signal: AbortSignal.timeout(requestMs),
     });
     const text = await response.text();
     if (response.ok) return JSON.parse(text);

@@ -33,8 +33,9 @@ export class Forwarder {
     });
     server.listen(Number(target.port), address);
     await once(server, "listening");
-    target.hostname = address;
-    return new Forwarder(target.href, server, sockets);
+    const seen = new URL(url);
+    seen.hostname = address;
+    return new Forwarder(seen.href, server, sockets);
   }
 
   async close(): Promise<void> {
