@@ -33,7 +33,9 @@ const NOOP_MS_MAX = 2_500;
 /** A second of a still picture, as small as a render can be. */
 const render = {
   output: { width: 160, height: 284, fps: 10 },
-  timeline: { tracks: [{ type: "video", clips: [{ src: `oss://${BUCKET}/${OBJECT_KEY}`, duration: 1 }] }],
+  timeline: {
+    tracks: [{ type: "video", clips: [{ src: `oss://${BUCKET}/${OBJECT_KEY}`, duration: 1 }] }],
+  },
 };
 
 export async function uploadSource(agent: ProductClient): Promise<void> {
