@@ -58,7 +58,7 @@ export function newDocument({ change, number, by }: Write, spec: string | undefi
     queue,
     owner,
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
-    ...(isEnded(change.next.state) ? { ended: number } : { active: true }),
+    ...(isEnded(change.next.state) ? { ended: number } : { active: change.term }),
     ...(spec === undefined ? {} : { spec }),
     lines: log.length,
     ...(log.length > 0 ? { log: numbered(log) } : {}),
@@ -77,7 +77,7 @@ export function updateOf({ change, number, by }: Write, before?: EndedBefore) {
   const stays = ends && before?.state === next.state;
   const set: Record<string, unknown> = changing(change, by);
   if (ends && !stays) set["ended"] = number;
-  if (!ends) set["active"] = true;
+  if (!ends) set["active"] = term;
   const unset = ends ? ["active"] : before ? ["ended"] : [];
   const lists: Record<string, unknown[]> = {
     ...(log.length > 0 ? { log: numbered(log) } : {}),
@@ -89,8 +89,7 @@ export function updateOf({ change, number, by }: Write, before?: EndedBefore) {
   const filter = {
     _id: next.spec.id,
     version: expectedVersion,
-    term: { $lte: term },
-    ...(before ? { ended: before.ended } : { active: true as const }),
+    ...(before ? { ended: before.ended, term: { $lte: term } } : { active: { $lte: term } }),
   };
   if (log.length === 0) {
     const push = Object.entries(lists).map(([field, $each]) => [field, { $each }]);

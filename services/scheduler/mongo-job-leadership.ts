@@ -54,7 +54,10 @@ export class MongoLeadership {
       this.renew(term).catch(() => undefined);
     }, this.#limits.fenceRenewMs);
     try {
-      await this.#models.jobs.updateMany({ active: true, term: { $lt: term } }, { $set: { term } });
+      await this.#models.jobs.updateMany(
+        { active: { $lt: term } },
+        { $set: { term, active: term } },
+      );
     } finally {
       clearInterval(renewals);
     }
@@ -75,17 +78,17 @@ export class MongoLeadership {
   /** Active jobs whose last writer had an earlier term, with the term raised. */
   async strays(term: number): Promise<JobDocument[]> {
     const found = await this.#models.jobs
-      .find({ active: true, term: { $lt: term } }, { _id: 1 })
+      .find({ active: { $lt: term } }, { _id: 1 })
       .lean<{ _id: string }[]>();
     for (const { _id } of found) this.#strays.add(_id);
     const ids = [...this.#strays];
     if (ids.length === 0) return [];
     await this.#models.jobs.updateMany(
-      { _id: { $in: ids }, active: true, term: { $lt: term } },
-      { $set: { term } },
+      { _id: { $in: ids }, active: { $lt: term } },
+      { $set: { term, active: term } },
     );
     const strays = await this.#models.jobs
-      .find({ _id: { $in: ids }, active: true, term })
+      .find({ _id: { $in: ids }, active: term })
       .lean<JobDocument[]>();
     for (const id of ids) this.#strays.delete(id);
     return strays;

@@ -26,8 +26,8 @@ export interface JobDocument {
   queue: string;
   owner: string;
   idempotencyKey?: string;
-  /** Pending or running; absent once the job has ended, so that the index over it stays small. */
-  active?: true;
+  /** The same while the job is pending or running; absent once it has ended, so that the index over it stays small. */
+  active?: number;
   /** JSON of everything that changes. */
   life: string;
   /** JSON of what never changes; absent when it is so long that it is kept apart. */
@@ -95,7 +95,7 @@ const jobSchema = new Schema<JobDocument>(
     queue: text,
     owner: text,
     idempotencyKey: String,
-    active: Boolean,
+    active: Number,
     life: text,
     spec: String,
     lines: number,
@@ -122,7 +122,7 @@ jobSchema.index(
   { unique: true, partialFilterExpression: { idempotencyKey: { $exists: true } } },
 );
 // Small ones: what has ended is in none of them.
-jobSchema.index({ active: 1, term: 1 }, { partialFilterExpression: { active: { $exists: true } } });
+jobSchema.index({ active: 1 }, { partialFilterExpression: { active: { $exists: true } } });
 jobSchema.index({ outboxAt: 1 }, { partialFilterExpression: { outboxAt: { $exists: true } } });
 jobSchema.index({ "outbox.id": 1 }, { partialFilterExpression: { outboxAt: { $exists: true } } });
 jobSchema.index({ ended: 1 }, { partialFilterExpression: { ended: { $exists: true } } });
@@ -172,6 +172,16 @@ export async function openJobModels(connection: Connection): Promise<JobModels> 
     tally: model("job_tally", tallySchema),
     pausedQueues: model("job_paused_queues", pausedQueueSchema),
   };
-  for (const one of Object.values(models) as Model<unknown>[]) await one.createIndexes();
+  await Promise.all((Object.values(models) as Model<unknown>[]).map(createIndexes));
   return models;
+}
+
+/** All indexes of a collection in one command; what is there already is left alone. */
+async function createIndexes(model: Model<unknown>): Promise<void> {
+  const indexes = model.schema.indexes().map(([key, { unique, partialFilterExpression }]) => ({
+    key: key as Record<string, 1 | -1>,
+    ...(unique ? { unique: true } : {}),
+    ...(partialFilterExpression ? { partialFilterExpression } : {}),
+  }));
+  if (indexes.length > 0) await model.collection.createIndexes(indexes);
 }

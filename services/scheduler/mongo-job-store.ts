@@ -114,7 +114,7 @@ export class MongoJobStore implements JobStore {
 
   async *active(): AsyncIterable<Job> {
     const cursor = this.#models.jobs
-      .find({ active: true })
+      .find({ active: { $gte: 0 } })
       .lean<JobDocument[]>()
       .cursor({ batchSize: this.#limits.readMax });
     let docs: JobDocument[] = [];

@@ -77,7 +77,7 @@ export class JobTally {
     const [tally, active] = await Promise.all([
       this.read(),
       this.#models.jobs.aggregate<{ _id: Omit<Counted, "n">; n: number }>([
-        { $match: { active: true } },
+        { $match: { active: { $gte: 0 } } },
         { $group: { _id: { queue: "$queue", state: "$state" }, n: { $sum: 1 } } },
       ]),
     ]);
