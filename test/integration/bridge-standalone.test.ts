@@ -285,3 +285,88 @@ test("a bridge that others can reach does not start with a token that nobody cho
   expect(await command.ended).toBe(1);
   expect(command.text()).toMatch(/^reelmesh bridge: BRIDGE_TOKEN: missing\. HOST 0\.0\.0\.0/);
 }, 30_000);
+
+describe("the plain bridge, for whoever has the token", () => {
+  const submit = (more: object = {}) =>
+    bridge.request("POST", "/compose-timeline-ffmpeg", { ...title, ...more });
+  const done = async (id: string) => {
+    await until(
+      async () => {
+        const { body } = await bridge.request("GET", `/jobs/${id}`);
+        if (body.status === "failed") throw new Error(JSON.stringify(body));
+        return body.status === "success";
+      },
+      { what: "success of the plain job", limitMs: 30_000 },
+    );
+    return (await bridge.request("GET", `/jobs/${id}`)).body;
+  };
+  beforeEach(async () => {
+    bridge = await startTestBridge({ config });
+    ends.push(() => bridge.stop());
+  });
+
+  test("renders a task and answers the link to its video; a repeated key is the same job", async () => {
+    const first = await submit({ idempotency_key: "k1" });
+    expect(first).toMatchObject({ status: 200, body: { repeated: false } });
+    const job = await done(first.body.job_id);
+    const video = await fetch(job.media_url);
+    expect(video.headers.get("content-type")).toBe("video/mp4");
+    expect(
+      Buffer.from(await video.arrayBuffer())
+        .subarray(4, 8)
+        .toString(),
+    ).toBe("ftyp");
+    expect((await fetch(job.media_url.replace(/signature=./, "signature=!"))).status).toBe(403);
+    expect(await submit({ idempotency_key: "k1" })).toMatchObject({
+      body: { job_id: first.body.job_id, repeated: true },
+    });
+    expect(
+      await submit({ idempotency_key: "k1", priority: 1, ...title, output: {} }),
+    ).toMatchObject({
+      status: 409,
+      body: { error: { type: "IDEMPOTENCY_MISMATCH" } },
+    });
+  }, 60_000);
+
+  test("keeps its queue and its keys over a kill -9, and takes no more than its slots", async () => {
+    await bridge.holdRenders();
+    const first = await submit({ idempotency_key: "one" });
+    const second = await submit({ idempotency_key: "two" });
+    const orphan = await bridge.heldProcess();
+    expect((await bridge.request("GET", "/status")).body.slots).toBe(0);
+    expect((await bridge.request("GET", `/jobs/${second.body.job_id}`)).body.status).toBe(
+      "pending",
+    );
+    await bridge.kill();
+    await bridge.releaseRenders();
+    await bridge.restart();
+    expect(await orphan.isAlive()).toBe(false);
+    expect((await submit({ idempotency_key: "one" })).body).toMatchObject({
+      job_id: first.body.job_id,
+      repeated: true,
+    });
+    await done(first.body.job_id);
+    await done(second.body.job_id);
+  }, 60_000);
+
+  test("says at once what is wrong with a task, and cancels", async () => {
+    expect(await submit({ timeline: { tracks: [] } })).toMatchObject({ status: 400 });
+    expect(await submit({ run_id: "r1" })).toMatchObject({
+      status: 400,
+      body: { error: { message: expect.stringContaining("run_id") } },
+    });
+    const inside = { media: [{ src: "http://10.0.0.1/a.mp4" }] };
+    expect(await bridge.request("POST", "/compose", inside)).toMatchObject({
+      body: { error: { type: "ADDRESS_FORBIDDEN" } },
+    });
+    await bridge.holdRenders();
+    const { body } = await submit();
+    const held = await bridge.heldProcess();
+    expect(await bridge.request("POST", `/jobs/${body.job_id}/cancel`, {})).toMatchObject({
+      body: { status: "cancelled" },
+    });
+    await until(async () => !(await held.isAlive()));
+    const unknown = "01a80000-0000-7000-8000-000000000009";
+    expect(await bridge.request("GET", `/jobs/${unknown}`)).toMatchObject({ status: 404 });
+  }, 60_000);
+});

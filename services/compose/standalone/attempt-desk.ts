@@ -155,6 +155,11 @@ export class AttemptDesk {
     };
   }
 
+  /** Attempts of the scheduler that take a slot. */
+  taken(agent: NodeAgent): number {
+    return agent.probe().attempts.length + this.#beginning.size;
+  }
+
   async begin(agent: NodeAgent, order: StartOrder): Promise<BeginAnswer> {
     if (!this.#isReady) return { outcome: "refused", reason: "the bridge is starting" };
     const key = keyText(order);

@@ -1,5 +1,3 @@
-import { rm } from "node:fs/promises";
-import { join } from "node:path";
 import type { Logger } from "moleculer";
 import type { Config } from "../../../lib/config.ts";
 import { AppError, asAppError } from "../../../lib/errors.ts";
@@ -7,18 +5,14 @@ import type { StartOrder } from "../../scheduler/job.types.ts";
 import { newJobId } from "../../scheduler/job-id.ts";
 import type { AttemptHost } from "../attempt-host.ts";
 import { executionLimits, nodeLimits, standaloneLimits } from "../config.ts";
-import { runAttempt } from "../execution.ts";
-import { outputPrefix, workDirOf } from "../executor-tools.ts";
 import { executors } from "../executors.ts";
 import { keyText } from "../held-attempt.ts";
 import { LoadMeter } from "../load-report.ts";
 import type { LogLine } from "../log-batch.ts";
-import { type BeginAnswer, NodeAgent } from "../node-agent.ts";
-import { FileJournal } from "../node-journal.ts";
-import type { AttemptKey, NodePorts } from "../node-ports.ts";
+import type { BeginAnswer } from "../node-agent.ts";
 import { linkAccess } from "../object-access.ts";
-import { killLeftovers } from "../process-group.ts";
 import { AttemptDesk } from "./attempt-desk.ts";
+import { BridgeNode } from "./bridge-node.ts";
 import {
   type AttemptOrder,
   type AttemptQuery,
@@ -27,10 +21,7 @@ import {
   type CancelAttempt,
   routeOfKind,
 } from "./bridge-wire.ts";
-
-type Log = Pick<Logger, "info" | "warn" | "error">;
-
-const timerMsMax = 60_000;
+import { PlainJobs } from "./plain-jobs.ts";
 
 /** What came with an order beside its task. */
 interface Supplies {
@@ -38,64 +29,84 @@ interface Supplies {
   inputs: ReadonlyMap<string, string>;
 }
 
-/** The compose node of a bridge outside the mesh: journal, processes and disk of this machine, and no broker. */
+/**
+ * The work of a bridge outside the mesh: attempts for a scheduler that asks for them, and its own plain queue, which
+ * share its slots.
+ */
 export class BridgeHost {
   readonly boot = newJobId(Date.now(), Math.random);
   readonly #config: Config;
-  readonly #log: Log;
-  readonly #journal: FileJournal;
-  readonly #agent: NodeAgent;
+  readonly #log: Logger;
   readonly #desk: AttemptDesk;
   readonly #meter = new LoadMeter(executionLimits);
   readonly #supplies = new Map<string, Supplies>();
-  /** Attempts of this run that have not begun to store anything: there is nothing to delete. */
-  readonly #nothingStored = new Set<string>();
   readonly #kinds = Object.keys(executors).filter((kind) => kind in routeOfKind);
-  #timer: NodeJS.Timeout | undefined;
-  #stopped = false;
+  #opened: { node: BridgeNode; plain: PlainJobs } | undefined;
 
-  private constructor(config: Config, journal: FileJournal, log: Log) {
+  private constructor(config: Config, log: Logger) {
     this.#config = config;
-    this.#journal = journal;
     this.#log = log;
     this.#desk = new AttemptDesk(this.boot, () => performance.now());
-    const slots = config.RENDER_SLOTS;
-    const identity = { node: "bridge", boot: this.boot, slots, kinds: this.#kinds };
-    const limits = { ...nodeLimits, heartbeatMs: standaloneLimits.leaseLookMs };
-    this.#agent = new NodeAgent(identity, this.#ports(), limits);
   }
 
   /** Resolves when what an earlier run left running is dead. */
-  static async open(config: Config, log: Log): Promise<BridgeHost> {
-    const directory = join(config.DATA_DIR, "compose");
-    const journal = await FileJournal.open(directory, executionLimits.journalLinesMax);
-    const host = new BridgeHost(config, journal, log);
-    await host.#agent.recover();
+  static async open(config: Config, log: Logger, baseUrl: string): Promise<BridgeHost> {
+    const host = new BridgeHost(config, log);
+    const { boot } = host;
+    const node = await BridgeNode.open({
+      config,
+      log,
+      boot,
+      kinds: host.#kinds,
+      limits: { ...nodeLimits, heartbeatMs: standaloneLimits.leaseLookMs },
+      folder: "compose",
+      scheduler: host.#desk.ports,
+      attemptHost: (order) => host.#attemptHost(order),
+      ended: (order) => host.#supplies.delete(keyText(order)),
+    });
+    const slots = () => config.RENDER_SLOTS - host.#desk.taken(node.agent);
+    const plain = await PlainJobs.open({ config, log, boot, baseUrl, slots });
+    host.#opened = { node, plain };
     return host;
+  }
+
+  get #parts(): { node: BridgeNode; plain: PlainJobs } {
+    if (!this.#opened) throw new AppError("UNAVAILABLE", { reason: "the bridge is starting" });
+    return this.#opened;
+  }
+
+  get plain(): PlainJobs {
+    return this.#parts.plain;
   }
 
   async status(): Promise<BridgeStatus> {
     const load = await this.#meter.read();
-    const slots = this.#config.RENDER_SLOTS;
-    return this.#desk.status(this.#agent, { ...load, kinds: this.#kinds, slots });
+    const { node, plain } = this.#parts;
+    const slots = Math.max(0, this.#config.RENDER_SLOTS - plain.taken);
+    return this.#desk.status(node.agent, { ...load, kinds: this.#kinds, slots });
   }
 
   async begin({ kind, payload, attempt }: AttemptOrder): Promise<BeginAnswer> {
+    const { node, plain } = this.#parts;
     const { job_id: jobId, number, lease_ms: leaseMs, boot, owner } = attempt;
     const order: StartOrder = { jobId, attempt: number, kind, payload, owner, leaseMs, boot };
     const key = keyText(order);
-    const links = new Map(
+    const isHeld = node.agent.probe().attempts.some((held) => held.jobId === jobId);
+    const taken = plain.taken > 0 ? plain.taken + this.#desk.taken(node.agent) : 0;
+    if (!isHeld && taken >= this.#config.RENDER_SLOTS)
+      return { outcome: "refused", reason: "no free slot" };
+    const isNew = !this.#supplies.has(key);
+    const inputs = new Map(
       attempt.inputs.map((input) => [`${input.bucket}/${input.key}`, input.url]),
     );
-    const isNew = !this.#supplies.has(key);
-    if (isNew) this.#supplies.set(key, { bucket: attempt.bucket, inputs: links });
-    const answer = await this.#desk.begin(this.#agent, order);
+    if (isNew) this.#supplies.set(key, { bucket: attempt.bucket, inputs });
+    const answer = await this.#desk.begin(node.agent, order);
     if (isNew && answer.outcome !== "accepted") this.#supplies.delete(key);
     return answer;
   }
 
   attempt(query: AttemptQuery) {
-    return this.#desk.attempt(this.#agent, query);
+    return this.#desk.attempt(this.#parts.node.agent, query);
   }
 
   answer(answer: BridgeAnswer): void {
@@ -103,72 +114,13 @@ export class BridgeHost {
   }
 
   cancel(ref: CancelAttempt): { held: boolean } {
-    return this.#desk.cancel(this.#agent, ref);
+    return this.#desk.cancel(this.#parts.node.agent, ref);
   }
 
   /** Running work is stopped and handed back, or noted for the next start. The server must still answer meanwhile. */
   async stop(): Promise<void> {
-    const drained = this.#agent.drain(0);
-    await within(executionLimits.stopMsMax, this.#agent.whenQuiet());
-    await within(standaloneLimits.handBackMsMax, drained);
-    this.#stopped = true;
-    clearTimeout(this.#timer);
-    await this.#journal.close();
-  }
-
-  #ports(): NodePorts {
-    const dataDir = this.#config.DATA_DIR;
-    return {
-      ...this.#desk.ports,
-      nowMonotonic: () => performance.now(),
-      journal: this.#journal,
-      execute: this.#execute.bind(this),
-      killOrphan: async (entry) => {
-        await killLeftovers(entry.processes, this.#markOf(entry), executionLimits.killGraceMs);
-        await rm(workDirOf(dataDir, entry), { recursive: true, force: true });
-      },
-      discardOutput: async (key) => {
-        if (this.#nothingStored.delete(outputPrefix(key))) return;
-        await this.#desk.ports.discardOutput(key);
-      },
-      log: (level, text) => this.#log[level](text),
-      wakeAt: (at) => {
-        clearTimeout(this.#timer);
-        if (this.#stopped) return;
-        const inMs = Math.min(timerMsMax, Math.max(0, at - performance.now()));
-        this.#timer = setTimeout(() => this.#agent.tick(performance.now()), Math.ceil(inMs));
-      },
-    };
-  }
-
-  /** The mark of an attempt's processes; the same whichever run of the bridge looks for it. */
-  #markOf({ jobId, attempt }: AttemptKey): string {
-    return `${this.#config.DATA_DIR}:${jobId}:${attempt}`;
-  }
-
-  async #execute(
-    order: StartOrder,
-    signal: AbortSignal,
-    report: (progress: number, stage?: string) => void,
-  ) {
-    const prefix = outputPrefix(order);
-    const key = keyText(order);
-    this.#nothingStored.add(prefix);
-    const context = {
-      host: this.#attemptHost(order),
-      executors,
-      journal: this.#journal,
-      limits: executionLimits,
-      mark: this.#markOf(order),
-      uploading: () => this.#nothingStored.delete(prefix),
-    };
-    try {
-      const outcome = await runAttempt(context, order, signal, report);
-      if (outcome.ok) this.#nothingStored.delete(prefix);
-      return outcome;
-    } finally {
-      this.#supplies.delete(key);
-    }
+    const { node, plain } = this.#parts;
+    await Promise.all([plain.stop(), node.stop(standaloneLimits.handBackMsMax)]);
   }
 
   #attemptHost(order: StartOrder): AttemptHost {
@@ -222,13 +174,4 @@ function explained(error: unknown): AppError | undefined {
   if (known?.type !== "UNAVAILABLE") return undefined;
   const reason = `${known.data["reason"]}. The bridge reaches the product's storage by the product's links alone: PUBLIC_URL of the product (or its S3_ENDPOINT) must be an address that the bridge reaches`;
   return new AppError("UNAVAILABLE", { reason }, error);
-}
-
-async function within(boundMs: number, work: Promise<void>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const bound = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, boundMs);
-  });
-  await Promise.race([work, bound]);
-  clearTimeout(timer);
 }

@@ -1,12 +1,13 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Logger } from "moleculer";
-import type { z } from "zod";
+import { z } from "zod";
 import type { Config } from "../../../lib/config.ts";
 import { AppError } from "../../../lib/errors.ts";
 import { describeIssues } from "../../../lib/issues.ts";
 import { failure, sendJson } from "../../gateway/answer.ts";
 import { EdgeServer } from "../../gateway/edge-server.ts";
 import { readBody } from "../../gateway/request-body.ts";
+import { JobId } from "../../scheduler/scheduler.contract.ts";
 import { sameText } from "../../storage/signed-link.ts";
 import type { BridgeHost } from "./bridge-host.ts";
 import {
@@ -17,6 +18,7 @@ import {
   CancelAttempt,
   routeOfKind,
 } from "./bridge-wire.ts";
+import { isPlainKind, schemaOf } from "./plain-jobs.ts";
 
 const kindOfRoute = new Map(Object.entries(routeOfKind).map(([kind, path]) => [path, kind]));
 
@@ -25,10 +27,10 @@ interface Exchange {
   path: string;
   query: Record<string, string>;
 }
-interface Reply {
-  status?: number;
-  body: unknown;
-}
+/** Status and body. */
+type Reply = [number, unknown];
+
+const IdempotencyKey = z.string().min(1).max(200);
 
 function parse<T>(schema: z.ZodType<T>, value: unknown): T {
   const parsed = schema.safeParse(value);
@@ -58,6 +60,10 @@ export class BridgeServer {
     return new BridgeServer(await EdgeServer.listen(config), config, log);
   }
 
+  get port(): number {
+    return this.#edge.port;
+  }
+
   get url(): string {
     return this.#edge.url;
   }
@@ -74,14 +80,21 @@ export class BridgeServer {
   async #handle(req: IncomingMessage, res: ServerResponse): Promise<void> {
     try {
       const url = new URL(req.url ?? "/", "http://bridge");
+      // Its signature is its permission.
+      if (url.pathname.startsWith("/objects/"))
+        return await this.#there.plain.objects.serve(req, res, url);
       const path = url.pathname.replace(/(?<=.)\/+$/, "");
       if (path !== "/healthz") this.#admit(req);
       const query = Object.fromEntries(url.searchParams);
-      const { status = 200, body } = await this.#route({ req, path, query });
-      sendJson(req, res, status, body);
+      sendJson(req, res, ...(await this.#route({ req, path, query })));
     } catch (error) {
       failure("plain", req, res, error, this.#log);
     }
+  }
+
+  get #there(): BridgeHost {
+    if (!this.#host) throw new AppError("UNAVAILABLE", { reason: "the bridge is starting" });
+    return this.#host;
   }
 
   #admit(req: IncomingMessage): void {
@@ -93,8 +106,6 @@ export class BridgeServer {
   }
 
   async #route({ req, path, query }: Exchange): Promise<Reply> {
-    const host = this.#host;
-    if (!host) throw new AppError("UNAVAILABLE", { reason: "the bridge is starting" });
     const kind = kindOfRoute.get(path);
     const job = /^\/jobs\/([^/]+)(\/cancel)?$/.exec(path);
     const wanted = kind || path === "/answers" || job?.[2] ? "POST" : "GET";
@@ -102,34 +113,57 @@ export class BridgeServer {
     if (!isKnown) throw new AppError("ROUTE_NOT_FOUND", { method: req.method, path });
     if (req.method !== wanted)
       throw new AppError("METHOD_NOT_ALLOWED", { method: req.method, path, allowed: [wanted] });
-    if (path === "/healthz") return { body: { status: "ok" } };
-    if (path === "/status") return { body: await host.status() };
+    if (path === "/healthz") return [200, { status: "ok" }];
+    const host = this.#there;
+    if (path === "/status") return [200, await host.status()];
+    const body = wanted === "POST" ? await readBody(req, { multipart: false }) : {};
     if (path === "/answers") {
-      host.answer(parse(BridgeAnswer, await readBody(req, { multipart: false })));
-      return { body: {} };
+      host.answer(parse(BridgeAnswer, body));
+      return [200, {}];
     }
-    if (kind) return this.#task(host, kind, await readBody(req, { multipart: false }));
-    const jobId = job?.[1];
-    if (job?.[2]) {
-      const body = await readBody(req, { multipart: false });
-      return { body: host.cancel(parse(CancelAttempt, { ...body, job_id: jobId })) };
-    }
-    return { body: host.attempt(parse(AttemptQuery, { ...query, job_id: jobId })) };
+    if (kind)
+      return body["attempt"] === undefined ? plain(host, kind, req, body) : task(host, kind, body);
+    const id = parse(JobId, job?.[1]);
+    if (job?.[2])
+      return body["attempt"] === undefined
+        ? [200, await host.plain.cancel(id)]
+        : [200, host.cancel(parse(CancelAttempt, { ...body, job_id: id }))];
+    return query["attempt"] === undefined
+      ? [200, await host.plain.job(id)]
+      : [200, host.attempt(parse(AttemptQuery, { ...query, job_id: id }))];
   }
+}
 
-  async #task(host: BridgeHost, kind: string, body: Record<string, unknown>): Promise<Reply> {
-    const { attempt: order, ...payload } = body;
-    const attempt = parse(AttemptFields, order);
-    const answer = await host.begin({ kind, payload, attempt });
-    const { job_id, number, boot } = attempt;
-    const isRefused = answer.outcome === "refused";
-    const said: AttemptAnswer = {
-      job_id,
-      status: isRefused ? "refused" : "running",
-      repeated: answer.outcome === "duplicate",
-      attempt: { number, boot },
-      reason: isRefused ? answer.reason : undefined,
-    };
-    return { status: isRefused ? 409 : 200, body: said };
-  }
+/** A scheduler's attempt: status 409 says that it was not taken. */
+async function task(host: BridgeHost, kind: string, body: Record<string, unknown>): Promise<Reply> {
+  const { attempt: order, ...payload } = body;
+  const attempt = parse(AttemptFields, order);
+  const answer = await host.begin({ kind, payload, attempt });
+  const { job_id, number, boot } = attempt;
+  const isRefused = answer.outcome === "refused";
+  const said: AttemptAnswer = {
+    job_id,
+    status: isRefused ? "refused" : "running",
+    repeated: answer.outcome === "duplicate",
+    attempt: { number, boot },
+    reason: isRefused ? answer.reason : undefined,
+  };
+  return [isRefused ? 409 : 200, said];
+}
+
+/** A task of anybody else, for the bridge's own queue. */
+async function plain(
+  host: BridgeHost,
+  kind: string,
+  req: IncomingMessage,
+  body: Record<string, unknown>,
+): Promise<Reply> {
+  if (!isPlainKind(kind))
+    throw new AppError("INVALID_INPUT", {
+      reason: "attempt: missing; this route is for a scheduler",
+      issues: [{ path: "attempt", message: "missing" }],
+    });
+  const header = req.headers["idempotency-key"];
+  const key = typeof header === "string" ? parse(IdempotencyKey, header) : undefined;
+  return [200, await host.plain.submit(kind, parse(schemaOf(kind), body), key)];
 }

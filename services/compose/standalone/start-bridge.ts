@@ -42,7 +42,8 @@ export async function startBridge(loaded: LoadedConfig): Promise<RunningBridge> 
   });
   const server = await BridgeServer.listen(config, log);
   try {
-    const host = await BridgeHost.open(config, log);
+    const baseUrl = (loaded.config.PUBLIC_URL ?? server.url).replace(/\/+$/, "");
+    const host = await BridgeHost.open({ ...config, PORT: server.port }, log, baseUrl);
     server.serve(host);
     return {
       url: server.url,
