@@ -43,6 +43,11 @@ function convert(value: unknown, kind: Kind): unknown {
   return value;
 }
 
+function isEmpty(fields: object): boolean {
+  for (const _name in fields) return false;
+  return true;
+}
+
 /**
  * Query strings and path parts are text: numbers, booleans and lists (`a,b` or repeated) become what the
  * schema wants. What cannot be converted stays as it is, so that validation names it.
@@ -51,6 +56,7 @@ export function coerceQuery(
   input: z.ZodType,
   query: Record<string, unknown>,
 ): Record<string, unknown> {
+  if (isEmpty(query)) return {};
   const fields = fieldsOf(input);
   return Object.fromEntries(
     Object.entries(query).map(([name, value]) => {

@@ -14,6 +14,8 @@ export const gatewayLimits = {
   /** Time for a whole request to arrive; large uploads over slow lines need long. */
   requestMs: 4 * 3_600_000,
   keepAliveMs: 5_000,
+  /** Clients whose requests are counted at the same time; of more the least active are asked about anew. */
+  clientsMax: 50_000,
   /** How often Node looks for requests that are too slow. */
   checkMs: 10_000,
   /** Answers under way get this long when the gateway stops. */

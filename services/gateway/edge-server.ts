@@ -28,6 +28,7 @@ export class EdgeServer {
   /** Requests that have no complete answer yet. */
   #open = 0;
   #closed: Promise<void> | undefined;
+  #url: string | undefined;
 
   private constructor(config: Config) {
     this.#config = config;
@@ -61,6 +62,12 @@ export class EdgeServer {
 
   /** Address under which this machine reaches the gateway. */
   get url(): string {
+    // Asked for with each request, and each look at the socket's address is a call to the system.
+    this.#url ??= this.#findUrl();
+    return this.#url;
+  }
+
+  #findUrl(): string {
     const { HOST } = this.#config;
     const wildcard: Record<string, string> = { "0.0.0.0": "127.0.0.1", "::": "[::1]" };
     return `http://${wildcard[HOST] ?? (HOST.includes(":") ? `[${HOST}]` : HOST)}:${this.port}`;

@@ -19,6 +19,8 @@ export interface Allowance {
   remaining: number;
   /** Milliseconds until the window ends and all are free again. */
   resetMs: number;
+  /** This request is one too many. */
+  exceeded: boolean;
 }
 
 /** Header fields of draft-ietf-httpapi-ratelimit-headers, version 10. */
@@ -26,3 +28,36 @@ export const rateLimitHeaders = ({ limit, windowSeconds, remaining, resetMs }: A
   "RateLimit-Policy": `"client";q=${limit};w=${windowSeconds}`,
   RateLimit: `"client";r=${remaining};t=${Math.ceil(resetMs / 1000)}`,
 });
+
+/** What a gateway takes at once of a client's allowance: 1 %, so that as much is lost where it is not used up. */
+export const shareOf = (limit: number): number =>
+  Math.min(1_000, Math.max(1, Math.floor(limit / 100)));
+
+/** What a gateway holds of a client's allowance in the running window. */
+export interface Lease {
+  left: number;
+  /** What nobody has taken yet. */
+  others: number;
+  /** When the window ends, in milliseconds of a clock that does not jump. */
+  resetAt: number;
+}
+
+/** @param consumed What has been taken in this window, with this share, over all gateways; above the limit: in vain. */
+export function leaseOf(limit: number, share: number, consumed: number, resetAt: number): Lease {
+  const inVain = Math.max(0, consumed - limit);
+  return { left: Math.max(0, share - inVain), others: Math.max(0, limit - consumed), resetAt };
+}
+
+/** Takes one request out of the lease; undefined: another lease has to be asked for. */
+export function take(
+  lease: Lease,
+  now: number,
+): Pick<Allowance, "remaining" | "resetMs" | "exceeded"> | undefined {
+  const resetMs = lease.resetAt - now;
+  if (resetMs <= 0) return undefined;
+  if (lease.left > 0) {
+    lease.left -= 1;
+    return { remaining: lease.left + lease.others, resetMs, exceeded: false };
+  }
+  return lease.others > 0 ? undefined : { remaining: 0, resetMs, exceeded: true };
+}

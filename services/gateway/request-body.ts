@@ -10,8 +10,15 @@ export interface ContentType {
   charset: string | undefined;
 }
 
+const noContent: ContentType = { type: "", charset: undefined };
+/** By far the most bodies say just this. */
+const plainJson: ContentType = { type: "application/json", charset: undefined };
+
 export function contentTypeOf(req: IncomingMessage): ContentType {
-  const [type = "", ...parameters] = (req.headers["content-type"] ?? "").split(";");
+  const header = req.headers["content-type"];
+  if (header === undefined) return noContent;
+  if (header === "application/json") return plainJson;
+  const [type = "", ...parameters] = header.split(";");
   const charset = parameters
     .map((parameter) => /^\s*charset\s*=\s*"?([^"\s]+)"?\s*$/i.exec(parameter)?.[1])
     .find(Boolean);

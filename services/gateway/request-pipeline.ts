@@ -50,12 +50,16 @@ const bearer = (req: IncomingMessage) =>
 export const pathOf = (url: string): string => url.split("?", 1)[0]!;
 const queryOf = (url: string) =>
   new URLSearchParams(url.includes("?") ? url.slice(url.indexOf("?") + 1) : "");
+const nothing: Record<string, never> = Object.freeze({});
 
 /** The action checks again, where it runs; here it saves reading a stranger's body. */
 function admit(access: "public" | readonly Realm[], actor: Actor | undefined): void {
   const verdict = mayCall(access, actor);
   if (!verdict.allowed) throw new AppError(verdict.type, { reason: verdict.reason });
 }
+
+/** Of connections, as long as they are open. */
+const addresses = new WeakMap<object, string>();
 
 /** The way of one request after its route is known: who acts, may they, with what, and the answer. */
 export class RequestPipeline {
@@ -70,11 +74,7 @@ export class RequestPipeline {
     req.$target = target;
     const { meta } = req.$ctx;
     meta.language = languageOf(req.headers["accept-language"]);
-    meta.clientAddress = clientAddressOf(
-      req.socket.remoteAddress,
-      req.headers["x-forwarded-for"]?.toString(),
-      this.#proxies,
-    );
+    meta.clientAddress = this.#clientAddress(req);
     meta.baseUrl = this.#baseUrl(req);
     meta["idempotencyKey"] = req.headers["idempotency-key"]?.toString();
     this.#trace(req, res, target);
@@ -87,6 +87,20 @@ export class RequestPipeline {
     if (spec.contract.body === "multipart" && isForm) return this.#callWithForm(req, res, spec);
     const params = await this.#paramsOf(req, spec);
     success(spec.contract, req, res, await req.$ctx.call(spec.action, params));
+  }
+
+  /** Behind no proxy the address is that of the connection, which brings many requests. */
+  #clientAddress(req: IncomingMessage): string {
+    const { socket } = req;
+    const forwarded = this.#proxies.length > 0 ? req.headers["x-forwarded-for"] : undefined;
+    if (forwarded !== undefined)
+      return clientAddressOf(socket.remoteAddress, forwarded.toString(), this.#proxies);
+    let address = addresses.get(socket);
+    if (address === undefined) {
+      address = clientAddressOf(socket.remoteAddress, undefined, this.#proxies);
+      addresses.set(socket, address);
+    }
+    return address;
   }
 
   /** Begins the request's span, where one is recorded; what the request calls hangs under it. */
@@ -125,7 +139,8 @@ export class RequestPipeline {
   async #limit(res: ServerResponse, client: string | undefined): Promise<void> {
     const { limit } = this.#parts;
     if (!limit || client === undefined) return;
-    const allowance = await limit.count(client);
+    const counted = limit.count(client);
+    const allowance = counted instanceof Promise ? await counted : counted;
     for (const [name, value] of Object.entries(rateLimitHeaders(allowance)))
       res.setHeader(name, value);
     if (allowance.exceeded)
@@ -155,10 +170,11 @@ export class RequestPipeline {
   /** Parameters of an action: query, then body, then path, each later one winning. */
   async #paramsOf(req: EdgeRequest, { contract }: Route, form?: Record<string, unknown>) {
     const filter = !isJson(contentTypeOf(req));
-    const query = fieldsOf(queryOf(req.originalUrl), { filter, where: "query" });
+    const url = req.originalUrl;
+    const query = url.includes("?") ? fieldsOf(queryOf(url), { filter, where: "query" }) : nothing;
     const takesBody = req.method !== "GET" && req.method !== "HEAD";
     const multipart = contract.body === "multipart";
-    const body = form ?? (takesBody ? await readBody(req, { multipart }) : {});
+    const body = form ?? (takesBody ? await readBody(req, { multipart }) : nothing);
     return {
       ...coerceQuery(contract.input, query),
       // Values of a form are text, like those of a query; JSON says itself what is a number.
