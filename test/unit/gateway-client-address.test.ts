@@ -5,7 +5,13 @@ import {
   clientAddressOf,
   readTrustedProxies,
 } from "../../services/gateway/client-address.policy.ts";
-import { clientKeyOf } from "../../services/gateway/rate-limit.policy.ts";
+import {
+  clientKeyOf,
+  type Lease,
+  leaseOf,
+  shareOf,
+  take,
+} from "../../services/gateway/rate-limit.policy.ts";
 
 const proxies = readTrustedProxies([
   "127.0.0.1",
@@ -88,5 +94,39 @@ describe("one client of the rate limit", () => {
   test("is no bridge and no node of the installation", () => {
     expect(clientKeyOf({ realm: "bridge", id: "b" }, "192.0.2.7")).toBeUndefined();
     expect(clientKeyOf({ realm: "system", id: "s" }, "192.0.2.7")).toBeUndefined();
+  });
+});
+
+describe("a gateway's share of a client's allowance", () => {
+  test("is 1 % of the limit, at least one request", () => {
+    expect([1, 99, 250, 6_000, 10_000_000].map(shareOf)).toEqual([1, 1, 2, 60, 1_000]);
+  });
+
+  test("gateways that take in turn let exactly the limit through, whatever their shares", () => {
+    for (const [limit, share] of [
+      [100, 1],
+      [100, 7],
+      [100, 100],
+      [5, 2],
+    ] as const) {
+      const gateways: (Lease | undefined)[] = [undefined, undefined, undefined];
+      let consumed = 0;
+      let through = 0;
+      for (let turn = 0; turn < 10 * limit; turn += 1) {
+        const at = turn % gateways.length;
+        const taken = gateways[at] && take(gateways[at], 0);
+        if (taken && !taken.exceeded) through += 1;
+        if (taken) continue;
+        consumed += share;
+        gateways[at] = leaseOf(limit, share, consumed, 60_000);
+      }
+      expect(through).toBe(limit);
+    }
+  });
+
+  test("ends with its window", () => {
+    const lease = leaseOf(10, 5, 15, 1_000);
+    expect(take(lease, 999)).toEqual({ remaining: 0, resetMs: 1, exceeded: true });
+    expect(take(lease, 1_000)).toBeUndefined();
   });
 });
