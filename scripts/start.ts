@@ -1,5 +1,5 @@
-import { parseArgs } from "node:util";
-import { ConfigError, type LoadedConfig, loadConfig } from "../lib/config.ts";
+import { inspect, parseArgs } from "node:util";
+import { type Config, ConfigError, type LoadedConfig, loadConfig } from "../lib/config.ts";
 import packageJson from "../package.json" with { type: "json" };
 import { type RunningNode, startNode } from "../services/node.ts";
 
@@ -58,33 +58,42 @@ function welcome({ config, sources, fresh }: LoadedConfig, node: RunningNode): s
   ].join("\n");
 }
 
+type Say = (level: "info" | "error", text: string) => void;
+
+/** What the command itself says: for people, or as one line more of the log. */
+function sayerFor(config: Config, nodeId: string): Say {
+  if (config.LOG_FORMAT === "text") return (_level, text) => console.error(`reelmesh: ${text}`);
+  return (level, msg) => {
+    const time = new Date().toISOString();
+    console.log(JSON.stringify({ level, time, node: nodeId, service: "start", msg }));
+  };
+}
+
 /** One Ctrl-C may arrive twice: from the terminal and from the script that started this one. */
 const ECHO_MS = 500;
 
 /** First signal: a clean end. Second: at once. */
-function stopOnSignals(node: RunningNode): void {
+function stopOnSignals(node: RunningNode, say: Say): void {
   let stoppingAt: number | undefined;
   const stop = async () => {
     if (stoppingAt !== undefined) {
       if (performance.now() - stoppingAt < ECHO_MS) return;
-      console.error("reelmesh: stopped at once; jobs go on with the next start");
+      say("error", "stopped at once; jobs go on with the next start");
       process.exit(130);
     }
     stoppingAt = performance.now();
-    console.error("reelmesh: stopping (Ctrl-C again: at once)");
+    say("info", "stopping (Ctrl-C again: at once)");
     const cut = setTimeout(() => {
-      console.error(
-        `reelmesh: did not stop within ${STOP_MS / 1000} s; jobs go on with the next start`,
-      );
+      say("error", `did not stop within ${STOP_MS / 1000} s; jobs go on with the next start`);
       process.exit(1);
     }, STOP_MS);
     try {
       await node.stop();
       clearTimeout(cut);
-      console.error("reelmesh: stopped");
+      say("info", "stopped");
       process.exit(0);
     } catch (error) {
-      console.error("reelmesh: the stop was not clean:", error);
+      say("error", `the stop was not clean: ${inspect(error)}`);
       process.exit(1);
     }
   };
@@ -102,8 +111,11 @@ try {
         "SERVICES: a node without gateway can be reached by TRANSPORTER only, which is not set. Add gateway, or set TRANSPORTER",
       );
     const node = await startNode(loaded.config, { joinable: true });
-    stopOnSignals(node);
-    console.log(welcome(loaded, node));
+    const say = sayerFor(loaded.config, node.broker.nodeID);
+    stopOnSignals(node, say);
+    // The welcome holds secrets that are shown once: no log is the place for them.
+    if (loaded.config.LOG_FORMAT === "text") console.log(welcome(loaded, node));
+    else say("info", `reelmesh ${packageJson.version} serves ${node.address?.url ?? "no address"}`);
   }
 } catch (error) {
   const { code, message } = error as NodeJS.ErrnoException;

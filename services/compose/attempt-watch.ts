@@ -1,6 +1,8 @@
 import { basename } from "node:path";
 import { LRUCache } from "lru-cache";
+import type { Logger } from "moleculer";
 import { Histogram } from "prom-client";
+import type { ServiceHost } from "../../lib/service.ts";
 import { renderRatioBuckets } from "../../lib/telemetry/config.ts";
 import { type Telemetry, telemetryOf } from "../../lib/telemetry/node-telemetry.ts";
 import type { Span, SpanAttributes, Tracing } from "../../lib/telemetry/span.ts";
@@ -92,14 +94,16 @@ export function watchedTools(tools: AttemptTools): AttemptTools {
 export class AttemptWatch {
   readonly #telemetry: Telemetry;
   readonly #node: string;
+  readonly #log: Logger;
   readonly #ratio: Histogram<"kind"> | undefined;
   /** Of attempts whose end may not have been told yet. */
   readonly #scopes = new LRUCache<string, WorkScope>({ max: nodeLimits.unsettledMax });
   #running = 0;
 
-  constructor(config: object, node: string) {
+  constructor({ config, broker, logger }: ServiceHost) {
     this.#telemetry = telemetryOf(config);
-    this.#node = node;
+    this.#node = broker.nodeID;
+    this.#log = logger;
     const { metrics } = this.#telemetry;
     if (!metrics) return;
     this.#ratio = new Histogram({
@@ -136,6 +140,7 @@ export class AttemptWatch {
     const spans = tracing && span ? new AttemptSpans(tracing, span, scope) : undefined;
     if (spans) spansOf.set(scope, spans);
     this.#scopes.set(keyText(order), scope);
+    withinWork(scope, () => this.#log.info(`attempt ${attempt} of job ${jobId} (${kind}) begins`));
     const begunAt = performance.now();
     let outcome: ExecutionOutcome | undefined;
     this.#running += 1;
@@ -144,6 +149,11 @@ export class AttemptWatch {
       return outcome;
     } finally {
       this.#running -= 1;
+      const seconds = ((performance.now() - begunAt) / 1000).toFixed(1);
+      const how = outcome?.ok ? "done" : (outcome?.error.type ?? "broken off");
+      withinWork(scope, () =>
+        this.#log.info(`attempt ${attempt} of job ${jobId}: ${how}, ${seconds} s`),
+      );
       spans?.end(outcome);
       if (outcome?.ok) this.#measure(kind, outcome, performance.now() - begunAt);
     }

@@ -50,7 +50,7 @@ function portsOf(
   const { journal } = state;
   const attemptHost = meshHost(host, executionLimits);
   const meter = new LoadMeter(executionLimits);
-  const watch = new AttemptWatch(host.config, node);
+  const watch = new AttemptWatch(host);
   const timeout = executionLimits.callMs;
   /** Attempts of this run that have not begun to store anything: there is nothing to delete. */
   const nothingStored = new Set<string>();
