@@ -47,13 +47,13 @@ async function main(): Promise<void> {
   if (values.help) return console.log(HELP);
   const only = named(values.only);
   const progress = (line: string) => console.error(`servers: ${line}`);
-  if (values.install) return installServers({ only, progress });
   const dir = values.dir === undefined ? undefined : resolve(from, values.dir);
-  // Until they run, what has been started so far is left to the watchdog. The listeners stay the same: Node loses a
+  // Until they run, an installation ends with this process, and what has been started so far is left to the watchdog. The listeners stay the same: Node loses a
   // signal that arrives while one is exchanged for another.
   let interrupted: () => void = () => process.exit(130);
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
     process.on(signal, () => interrupted());
+  if (values.install) return installServers({ only, progress });
   const servers = await startServers({ only, progress, ...(dir === undefined ? {} : { dir }) });
   for (const [name, value] of Object.entries(servers.env))
     console.log(`export ${name}=${quoted(value)}`);
