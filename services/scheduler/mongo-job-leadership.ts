@@ -1,6 +1,11 @@
 import type { MongoJobLimits } from "./config.ts";
 import type { Leadership } from "./job-store.ts";
-import type { JobDocument, JobModels, LeadershipDocument } from "./mongo-job-models.ts";
+import {
+  insertOnce,
+  type JobDocument,
+  type JobModels,
+  type LeadershipDocument,
+} from "./mongo-job-models.ts";
 
 const LEADER = "leader";
 
@@ -27,11 +32,7 @@ export class MongoLeadership {
 
   /** There is a document to compare with. */
   async prepare(): Promise<void> {
-    await this.#models.leadership.updateOne(
-      { _id: LEADER },
-      { $setOnInsert: { term: 0, holder: "", beat: 0 } },
-      { upsert: true },
-    );
+    await insertOnce(this.#models.leadership, { _id: LEADER, term: 0, holder: "", beat: 0 });
   }
 
   /** Compare-and-set on the document alone; `fence` must follow before anything is promised. */

@@ -1,4 +1,5 @@
 import { type Connection, type Model, Schema } from "mongoose";
+import { isDuplicateKey } from "../../lib/mongo/mongo-errors.ts";
 import { type JobState, jobStates } from "./job.types.ts";
 import type { JobLogLine, Leadership, OutboxEntry } from "./job-store.ts";
 
@@ -184,4 +185,16 @@ async function createIndexes(model: Model<unknown>): Promise<void> {
     ...(partialFilterExpression ? { partialFilterExpression } : {}),
   }));
   if (indexes.length > 0) await model.collection.createIndexes(indexes);
+}
+
+/** Puts the only document of a collection there, unless it is there. */
+export async function insertOnce<D extends { _id: string }>(
+  model: Model<D>,
+  document: D,
+): Promise<void> {
+  try {
+    await model.collection.insertOne(document as never);
+  } catch (error) {
+    if (!isDuplicateKey(error)) throw error;
+  }
 }

@@ -1,7 +1,7 @@
 import type { MongoJobLimits } from "./config.ts";
 import type { JobState } from "./job.types.ts";
 import { jobStates } from "./job.types.ts";
-import type { JobModels, TallyDocument } from "./mongo-job-models.ts";
+import { insertOnce, type JobModels, type TallyDocument } from "./mongo-job-models.ts";
 import type { Ordinals } from "./mongo-job-ordinals.ts";
 
 const TALLY = "tally";
@@ -56,11 +56,7 @@ export class JobTally {
 
   /** There is a document to compare with. */
   async prepare(): Promise<void> {
-    await this.#models.tally.updateOne(
-      { _id: TALLY },
-      { $setOnInsert: { upTo: 0, term: 0, counts: [] } },
-      { upsert: true },
-    );
+    await insertOnce(this.#models.tally, { _id: TALLY, upTo: 0, term: 0, counts: [] });
   }
 
   async read(): Promise<TallyDocument> {

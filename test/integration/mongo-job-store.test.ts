@@ -202,6 +202,14 @@ servers.describe("job store in MongoDB", () => {
     expect(await other.change(update(ended(claimed(job)), 3))).toEqual({ stored: true });
   });
 
+  test("of nodes that open an empty database at once each gets its store", async () => {
+    const url = newUrl();
+    // Each has a connection of its own, as in a process of its own.
+    const stores = await Promise.all(times(5, (n) => open(`${url}?appName=node${n}`)));
+    const taken = await Promise.all(stores.map((store, n) => store.takeOver(nobody, `node${n}`)));
+    expect(taken.filter(Boolean)).toHaveLength(1);
+  });
+
   test("two writers of one place are listed once each, page by page", async () => {
     const url = newUrl();
     const stores = [await lead(url), await open(url)] as const;
