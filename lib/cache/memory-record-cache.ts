@@ -23,7 +23,16 @@ export class MemoryRecordCache extends Cachers.MemoryLRU implements RecordCache 
   }
 
   #generation(resource: string): number {
-    return this.#generations.get(resource) ?? 0;
+    const generation = this.#generations.get(resource) ?? 0;
+    this.#generations.set(resource, generation);
+    return generation;
+  }
+
+  /** Moleculer calls it, with no argument, when a lost transporter is back: events may have been missed. */
+  override clean(match?: string | string[]): Promise<void> {
+    // Also what is being read now must not be kept.
+    for (const resource of this.#generations.keys()) void this.changed(resource);
+    return super.clean(match);
   }
 
   async changed(resource: string): Promise<boolean> {

@@ -18,16 +18,22 @@ const waitMsAfter = (count: number): number => {
   return Math.min(authLimits.waitMsMax, authLimits.waitMs * 2 ** Math.min(30, over - 1));
 };
 
+/** 0 without a wait: another node, whose clock is behind, must not take "now" for one. */
+const blockedUntilAfter = (count: number, now: number): number => {
+  const waitMs = waitMsAfter(count);
+  return waitMs === 0 ? 0 : now + waitMs;
+};
+
 /** Some tries are free, then each failure doubles the wait. */
 export function failed(failures: Failures | undefined, now: number): Failures {
   const remembered = failures && now - failures.lastAt < authLimits.forgetMs ? failures.count : 0;
   const count = remembered + 1;
-  return { count, blockedUntil: now + waitMsAfter(count), lastAt: now };
+  return { count, blockedUntil: blockedUntilAfter(count, now), lastAt: now };
 }
 
 /** The wait counts from the answer: a password check that is slow must not use it up. */
 export const answered = (failures: Failures, now: number): Failures => ({
   ...failures,
-  blockedUntil: now + waitMsAfter(failures.count),
+  blockedUntil: blockedUntilAfter(failures.count, now),
   lastAt: now,
 });
