@@ -6,6 +6,7 @@ import {
   type AttemptOrder,
   AttemptView,
   BridgeStatus,
+  installationHeader,
   routeOfKind,
 } from "../compose/standalone/bridge-wire.ts";
 import { type BridgeCalls, outcomeOf } from "./bridge-link.ts";
@@ -45,11 +46,18 @@ const unusable = (reason: string) => new AppError("UNAVAILABLE", { reason });
 export class BridgeHttp implements BridgeCalls {
   readonly #base: string;
   readonly #token: string;
+  readonly #installation: string;
   readonly #limits: BridgeLimits;
   readonly #agent: Agent;
   readonly #closing = new AbortController();
 
-  constructor(base: string, token: string, limits: BridgeLimits = bridgeLimits) {
+  /** @param installation names the one that this scheduler works for. */
+  constructor(
+    base: string,
+    { token, installation }: { token: string; installation: string },
+    limits: BridgeLimits = bridgeLimits,
+  ) {
+    this.#installation = installation;
     this.#base = base.replace(/\/+$/, "");
     this.#token = token;
     this.#limits = limits;
@@ -131,6 +139,7 @@ export class BridgeHttp implements BridgeCalls {
         headers: {
           authorization: `Bearer ${this.#token}`,
           "accept-language": "en",
+          [installationHeader]: this.#installation,
           ...(body === undefined ? {} : { "content-type": "application/json" }),
         },
         body: body === undefined ? null : JSON.stringify(body),

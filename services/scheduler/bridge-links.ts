@@ -1,9 +1,11 @@
+import { createHmac } from "node:crypto";
 import type { Config } from "../../lib/config.ts";
 import type { ServiceHost } from "../../lib/service.ts";
 import { BridgeHttp } from "./bridge-http.ts";
-import { BridgeLink } from "./bridge-link.ts";
+import { BridgeLink, type LinkPorts } from "./bridge-link.ts";
 import { storagePorts } from "./bridge-orders.ts";
 import type { Leader, LeaderPorts } from "./leader.ts";
+import { countFencing } from "./scheduler.service.ts";
 
 /** Where a bridge outside the mesh is reached, and with which token. */
 export interface BridgeAddress {
@@ -25,6 +27,23 @@ const prefix = "bridge:";
 
 /** Name of a bridge as a node: two addresses of one bridge would be two nodes. */
 const bridgeNode = (url: string): string => prefix + new URL(url).host;
+
+/** The same for every scheduler of a cluster, and telling nothing. */
+const installationOf = ({ STORAGE_SECRET }: Config): string =>
+  createHmac("sha256", STORAGE_SECRET).update("reelmesh bridge").digest("hex").slice(0, 32);
+
+/** The leader as bridges hear it; fencing counts there as with any node. */
+function counted(leader: Leader, host: ServiceHost): LinkPorts["leader"] {
+  const count = countFencing(host);
+  return {
+    heartbeat: (...given) => leader.heartbeat(...given).then(count),
+    complete: (...given) => leader.complete(...given).then(count),
+    fail: (...given) => leader.fail(...given).then(count),
+    handBack: (...given) => leader.handBack(...given),
+    get: (id) => leader.get(id),
+    addLog: (...given) => leader.addLog(...given),
+  };
+}
 
 interface Open {
   link: BridgeLink;
@@ -85,11 +104,12 @@ export class BridgeLinks {
   }
 
   #join(name: string, { url, token }: BridgeAddress, leader: Leader): Open {
-    const http = new BridgeHttp(url, token);
+    const installation = installationOf(this.#host.config);
+    const http = new BridgeHttp(url, { token, installation });
     const link = new BridgeLink(name, {
       ...storagePorts(this.#host),
       calls: http,
-      leader,
+      leader: counted(leader, this.#host),
       now: () => performance.now(),
       log: (level, text) => this.#host.logger[level](text),
       rearm: () => this.#arm(),

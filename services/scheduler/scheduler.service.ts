@@ -15,7 +15,7 @@ import type { Leader } from "./leader.ts";
 import { schedulerContract } from "./scheduler.contract.ts";
 
 /** Counts what a node was told that is not its own any more. */
-const countFencing =
+export const countFencing =
   ({ config }: NodeEnv) =>
   <A extends { fenced: HeartbeatAnswer["fenced"] } | { outcome: string }>(answer: A): A => {
     const meter = jobMeterOf(config);

@@ -79,7 +79,10 @@ export async function startTestBridge(
       await rm(join(dir, "hold"), { force: true });
     },
     async heldProcess() {
-      await until(async () => (await pids()).length > 0, { what: "a render that stands still" });
+      await until(async () => (await pids()).length > 0, {
+        what: "a render that stands still",
+        limitMs: 40_000,
+      });
       const process = await identify(Number((await pids()).at(-1)));
       if (!process) throw new Error("the process of the render is not there");
       return { isAlive: () => isSameProcess(process) };

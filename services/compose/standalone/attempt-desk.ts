@@ -160,6 +160,11 @@ export class AttemptDesk {
     return agent.probe().attempts.length + this.#beginning.size;
   }
 
+  /** Nothing runs here for a scheduler and nothing waits for its answer. */
+  isFree(agent: NodeAgent): boolean {
+    return this.taken(agent) === 0 && agent.isEmpty && this.#box.list().length === 0;
+  }
+
   async begin(agent: NodeAgent, order: StartOrder): Promise<BeginAnswer> {
     if (!this.#isReady) return { outcome: "refused", reason: "the bridge is starting" };
     const key = keyText(order);

@@ -22,6 +22,7 @@ import {
   routeOfKind,
 } from "./bridge-wire.ts";
 import { PlainJobs } from "./plain-jobs.ts";
+import { SchedulerBinding } from "./scheduler-binding.ts";
 
 /** What came with an order beside its task. */
 interface Supplies {
@@ -41,17 +42,19 @@ export class BridgeHost {
   readonly #meter = new LoadMeter(executionLimits);
   readonly #supplies = new Map<string, Supplies>();
   readonly #kinds = Object.keys(executors).filter((kind) => kind in routeOfKind);
+  readonly #binding: SchedulerBinding;
   #opened: { node: BridgeNode; plain: PlainJobs } | undefined;
 
-  private constructor(config: Config, log: Logger) {
+  private constructor(config: Config, log: Logger, binding: SchedulerBinding) {
     this.#config = config;
+    this.#binding = binding;
     this.#log = log;
     this.#desk = new AttemptDesk(this.boot, () => performance.now());
   }
 
   /** Resolves when what an earlier run left running is dead. */
   static async open(config: Config, log: Logger, baseUrl: string): Promise<BridgeHost> {
-    const host = new BridgeHost(config, log);
+    const host = new BridgeHost(config, log, await SchedulerBinding.open(config.DATA_DIR));
     const { boot } = host;
     const node = await BridgeNode.open({
       config,
@@ -77,6 +80,12 @@ export class BridgeHost {
 
   get plain(): PlainJobs {
     return this.#parts.plain;
+  }
+
+  /** @throws AppError CONFLICT while work of another installation is held. */
+  admit(installation: string): Promise<void> {
+    const { node } = this.#parts;
+    return this.#binding.admit(installation, () => this.#desk.isFree(node.agent));
   }
 
   async status(): Promise<BridgeStatus> {

@@ -16,6 +16,8 @@ import {
   AttemptQuery,
   BridgeAnswer,
   CancelAttempt,
+  Installation,
+  installationHeader,
   routeOfKind,
 } from "./bridge-wire.ts";
 import { isPlainKind, schemaOf } from "./plain-jobs.ts";
@@ -115,6 +117,8 @@ export class BridgeServer {
       throw new AppError("METHOD_NOT_ALLOWED", { method: req.method, path, allowed: [wanted] });
     if (path === "/healthz") return [200, { status: "ok" }];
     const host = this.#there;
+    const installation = req.headers[installationHeader];
+    if (installation !== undefined) await host.admit(parse(Installation, installation));
     if (path === "/status") return [200, await host.status()];
     const body = wanted === "POST" ? await readBody(req, { multipart: false }) : {};
     if (path === "/answers") {

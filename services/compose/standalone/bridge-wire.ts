@@ -28,6 +28,10 @@ export const routeOfKind: Readonly<Record<string, string>> = {
   noop: "/noop",
 };
 
+/** Header that names the installation that a scheduler speaks for, so that two of them do not share a bridge. */
+export const installationHeader = "x-reelmesh-installation";
+export const Installation = z.string().regex(/^[\w-]{8,64}$/);
+
 /** Beside the fields of the task itself, in the body of the routes above, under the name `attempt`. */
 export const AttemptFields = z.object({
   job_id: jobId,
