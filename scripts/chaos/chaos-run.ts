@@ -66,6 +66,8 @@ export interface ChaosResult {
 const SETTLE_MS_MAX = 240_000;
 const CLEAN_MS_MAX = 60_000;
 const WATCH_MS = 1_000;
+/** A fault whose targets are all hit already waits for one so long. */
+const TARGET_MS_MAX = 30_000;
 const RECOVER_MS_MAX = 90_000;
 
 const running = "/admin/scheduler/jobs?state=running&limit=500";
@@ -179,24 +181,32 @@ class ChaosRun {
     const { kind, forMs } = fault;
     const { log } = this.#options;
     try {
-      const before = /-compose$/.test(kind) ? await this.#running() : [];
-      const done = await this.#faults.apply(fault);
+      let done = await this.#faults.apply(fault);
+      const giveUpAt = performance.now() + TARGET_MS_MAX;
+      while (!done && performance.now() < giveUpAt) {
+        await pause(1_000);
+        done = await this.#faults.apply(fault);
+      }
       if (!done) {
         this.#skipped += 1;
         return;
       }
       log(`${(atMs / 1000).toFixed(0)} s: ${kind} ${done.target} for ${forMs} ms`);
-      const held = before.filter(({ node }) => node === done.target);
+      // What ran there is read right after the fault: the scheduler does not know of it yet.
+      const { target } = done;
+      const held = /-compose$/.test(kind)
+        ? (await this.#running()).filter(({ node }) => node === target)
+        : [];
       const record: FaultRecord = {
         kind,
-        target: done.target,
+        target,
         atMs: Math.round(atMs),
         forMs,
         running: held.length,
       };
       this.#records.push(record);
       const recovered = kind.endsWith("-leader")
-        ? this.#newLeader(done.target)
+        ? this.#newLeader(target)
         : held.length > 0
           ? this.#elsewhere(held)
           : undefined;
