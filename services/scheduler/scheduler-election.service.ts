@@ -1,4 +1,3 @@
-import type { Config } from "../../lib/config.ts";
 import { implementService, type ServiceDefinition, type ServiceHost } from "../../lib/service.ts";
 import { schedulerConfig } from "./config.ts";
 import { Election } from "./election.ts";
@@ -42,22 +41,19 @@ async function start(host: ServiceHost, store: JobStore): Promise<State> {
 }
 
 /** Takes part in the election of the scheduler's leader; the leader's node hosts the service `scheduler` beside it. */
-export const electionOn = (open: (config: Config) => Promise<JobStore>): ServiceDefinition =>
-  ({
-    ...implementService(schedulerElectionContract, {
-      start: async (host) => start(host, await open(host.config)),
-      async stop({ election, store }: State) {
-        await election.stop();
-        await store.close();
+export const schedulerElectionService = {
+  ...implementService(schedulerElectionContract, {
+    start: async (host) => start(host, await openJobStore(host.config)),
+    async stop({ election, store }: State) {
+      await election.stop();
+      await store.close();
+    },
+    handlers: {
+      status: (_ctx, { election }) => {
+        const { holder, ...status } = election.status;
+        return { ...status, holder: holder.split(RUN_MARK)[0] ?? "" };
       },
-      handlers: {
-        status: (_ctx, { election }) => {
-          const { holder, ...status } = election.status;
-          return { ...status, holder: holder.split(RUN_MARK)[0] ?? "" };
-        },
-      },
-    }),
-    hosts: [schedulerContract],
-  }) as unknown as ServiceDefinition;
-
-export const schedulerElectionService = electionOn(openJobStore);
+    },
+  }),
+  hosts: [schedulerContract],
+} as unknown as ServiceDefinition;
