@@ -1,6 +1,6 @@
 import mongoose, { type Connection, type ConnectOptions } from "mongoose";
 import type { DependencyReporter } from "../dependency-state.ts";
-import { mongoStartFailure } from "./mongo-errors.ts";
+import { mongoConnectFailure } from "./mongo-errors.ts";
 
 /** Limits of talking to MongoDB. */
 const mongoLimits = {
@@ -38,7 +38,7 @@ const options: ConnectOptions = {
 };
 
 /** Database of an address: the one in its path, else `reelmesh`. */
-export const databaseOf = (url: string): string =>
+const databaseOf = (url: string): string =>
   decodeURIComponent(/^[a-z+]+:\/\/[^/?#]*\/([^?#]+)/.exec(url)?.[1] ?? DATABASE);
 
 /** Users are looked up where the address says, by default in `admin`: our default database must not change that. */
@@ -61,7 +61,7 @@ async function connect(url: string): Promise<Connection> {
     return connection;
   } catch (error) {
     await connection?.destroy().catch(() => undefined);
-    throw mongoStartFailure(url, error);
+    throw mongoConnectFailure(url, error);
   }
 }
 
