@@ -32,6 +32,11 @@ export function languageOf(acceptLanguage: string | undefined): Language {
 
 const seconds = () => Math.floor(Date.now() / 1000);
 
+/** Header fields that a request has earned on its way: they go out with its answer, whichever that is. */
+export interface AnswerHeaders {
+  $headers: Record<string, string>;
+}
+
 /** Sends one JSON answer; for HEAD the same head without the body. */
 export function sendJson(
   req: IncomingMessage,
@@ -43,6 +48,7 @@ export function sendJson(
   // Text, not bytes: Node sends head and text in one write, but head and bytes as two pieces, at twice the cost.
   const text = JSON.stringify(body);
   res.writeHead(status, {
+    ...(req as Partial<AnswerHeaders>).$headers,
     "Content-Type": "application/json; charset=utf-8",
     "Content-Length": Buffer.byteLength(text),
     "Cache-Control": "no-store",

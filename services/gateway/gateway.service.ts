@@ -1,6 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Logger, Service, ServiceSchema } from "moleculer";
-import ApiGateway from "moleculer-web";
 import { routesOf } from "../../lib/contract.ts";
 import type { NodeEnv } from "../../lib/service.ts";
 import type { Metrics } from "../../lib/telemetry/metrics.ts";
@@ -15,9 +14,7 @@ import { RateLimit } from "./rate-limit.ts";
 import type { RawRoute } from "./raw-route.ts";
 import { rawRoutes } from "./raw-routes.ts";
 import { type EdgeRequest, pathOf, RequestPipeline } from "./request-pipeline.ts";
-import { formOf, patternOf, Router, type Target } from "./router.ts";
-
-type Gateway = Service & { routes: unknown[]; pipeline: RequestPipeline };
+import { formOf, patternOf, Router } from "./router.ts";
 
 const REQUEST_ID = /^[\w.:-]{1,100}$/;
 
@@ -55,75 +52,59 @@ function watchAnswer(
     const status = res.writableFinished ? res.statusCode : 0;
     metrics?.request(method, patternOf((req as EdgeRequest).$target), status, ms / 1000);
     if (!isLogged) return;
-    const id = res.getHeader("x-request-id") ?? "-";
+    const id = (req as EdgeRequest).$ctx?.requestID ?? "-";
     logger.info(`${method} ${pathOf(url)} ${status || "cut"} ${Math.round(ms)} ms ${id}`);
   });
 }
 
-/** What replaces moleculer-web's own: linear scan, 404 for a wrong method, errors that leak. */
-const overridesFor = (router: Router) => ({
-  /** @throws ROUTE_NOT_FOUND, METHOD_NOT_ALLOWED */
-  resolveAlias(this: Gateway, path: string, method: string) {
-    const { target, params } = router.resolve(method, path);
-    const alias = {
-      target,
-      route: this.routes[0],
-      action: target.spec?.action,
-      toString: () => `${method} ${path}`,
-    };
-    return { alias, params };
-  },
-  parseQueryString: (req: EdgeRequest) => ({ url: pathOf(req.url ?? "/"), query: {} }),
-  async aliasHandler(
-    this: Gateway,
-    req: EdgeRequest,
-    res: ServerResponse,
-    { target }: { target: Target },
-  ) {
-    await this.pipeline.run(req, res, target);
-    return true;
-  },
-  errorHandler(this: Gateway, req: EdgeRequest, res: ServerResponse, error: unknown) {
-    failure(formOf(req.$target), req, res, error, this.logger);
-  },
-});
+/**
+ * Carries one request to its route. The context stands for the client's request: what the route calls hangs under it,
+ * and the policy hook sees by its service that the call comes from the edge.
+ */
+async function carry(
+  service: Service,
+  { router, pipeline }: { router: Router; pipeline: RequestPipeline },
+  plain: IncomingMessage,
+  res: ServerResponse,
+): Promise<void> {
+  const req = plain as EdgeRequest;
+  const { broker, logger } = service;
+  const ctx = new broker.ContextFactory(broker) as EdgeRequest["$ctx"];
+  ctx.service = service;
+  const { url = "/", method = "" } = req;
+  // Clean already: an id of the client is one that may stand in a log.
+  const id = req.headers["x-request-id"];
+  if (id !== undefined) ctx.requestID = id as string;
+  req.$ctx = ctx;
+  req.$headers = { "X-Request-ID": ctx.requestID ?? "" };
+  req.originalUrl = url;
+  try {
+    const path = pathOf(url);
+    const isSlashed = path.length > 1 && path.endsWith("/");
+    const { target, params } = router.resolve(method, isSlashed ? path.slice(0, -1) : path);
+    req.$pathParams = params;
+    await pipeline.run(req, res, target);
+  } catch (error) {
+    failure(formOf(req.$target), req, res, error, logger);
+  }
+}
 
 /**
- * HTTP edge on moleculer-web: routes from the contracts and the raw routes, identity from the bearer token,
- * answers in the form each document gives. moleculer-web carries a request to its alias; routing, bodies,
- * errors and the listening socket are ours.
+ * HTTP edge: routes from the contracts and the raw routes, identity from the bearer token, answers in the form each
+ * document gives.
  * @param given The socket, where it was bound before; else the service binds it when it starts.
  */
 export function gatewaySchema({ config }: NodeEnv, given?: EdgeServer): ServiceSchema {
   const router = buildRouter();
   let edge = given;
   let limit: RateLimit | undefined;
-  const route = {
-    path: "/",
-    mappingPolicy: "restrict",
-    mergeParams: false,
-    logging: false,
-    bodyParsers: false,
-  };
   return {
     name: "gateway",
-    mixins: [ApiGateway as unknown as ServiceSchema],
-    settings: {
-      server: false,
-      logRequest: null,
-      logRequestParams: null,
-      logResponse: null,
-      logRouteRegistration: null,
-      routes: [route],
-    } as ServiceSchema["settings"],
-    // moleculer-web's own actions change routes at run time; nothing here needs that.
-    actions: { listAliases: false, addRoute: false, removeRoute: false } as never,
-    methods: overridesFor(router) as never,
     async started() {
       edge ??= await EdgeServer.listen(config);
       const { broker, logger } = this;
       limit = RateLimit.open(config);
-      this.pipeline = new RequestPipeline({ config, router, edge, broker, logger, limit });
+      const pipeline = new RequestPipeline({ config, router, edge, broker, logger, limit });
       const { metrics } = telemetryOf(config);
       const isLogged = ["info", "debug", "trace"].includes(config.LOG_LEVEL);
       const watch = { logger, metrics, isLogged };
@@ -135,7 +116,7 @@ export function gatewaySchema({ config }: NodeEnv, given?: EdgeServer): ServiceS
           const allowed = router.allowed(pathOf(req.url ?? "/"));
           res.writeHead(allowed.length > 0 ? 204 : 404, { Allow: allowed.join(", ") });
           res.end();
-        } else this.httpHandler(req, res);
+        } else void carry(this as unknown as Service, { router, pipeline }, req, res);
       });
     },
     async stopped() {

@@ -8,7 +8,7 @@ import { AppError } from "../../lib/errors.ts";
 import { type Meta, systemCall, type TypedCall } from "../../lib/service.ts";
 import { telemetryOf } from "../../lib/telemetry/node-telemetry.ts";
 import { traceCallsOf, traceparentOf } from "../../lib/telemetry/telemetry.middleware.ts";
-import { languageOf, success } from "./answer.ts";
+import { type AnswerHeaders, languageOf, success } from "./answer.ts";
 import {
   clientAddressOf,
   readTrustedProxies,
@@ -24,13 +24,15 @@ import { contentTypeOf, isJson, readBody } from "./request-body.ts";
 import { fieldsOf } from "./request-fields.ts";
 import { patternOf, type Router, type Target } from "./router.ts";
 
-/** What moleculer-web hangs on a request on its way. */
-export type EdgeRequest = IncomingMessage & {
-  $ctx: Context<unknown, Meta>;
-  $target?: Target;
-  $params: { params: Record<string, string> };
-  originalUrl: string;
-};
+/** What hangs on a request on its way. */
+export type EdgeRequest = IncomingMessage &
+  AnswerHeaders & {
+    $ctx: Context<unknown, Meta>;
+    $target?: Target;
+    /** Decoded parts of the path. */
+    $pathParams: Record<string, string>;
+    originalUrl: string;
+  };
 
 export interface PipelineParts {
   config: Config;
@@ -78,7 +80,7 @@ export class RequestPipeline {
     meta.baseUrl = this.#baseUrl(req);
     meta["idempotencyKey"] = req.headers["idempotency-key"]?.toString();
     this.#trace(req, res, target);
-    const actor = target.raw?.selfGuarded ? undefined : await this.#identify(req, res);
+    const actor = target.raw?.selfGuarded ? undefined : await this.#identify(req);
     meta.actor = actor;
     if (target.raw) return this.#handleRaw(req, res, target.raw, actor);
     const { spec } = target;
@@ -124,10 +126,10 @@ export class RequestPipeline {
   }
 
   /** A token that nobody knows is refused even where anonymous clients are served, and counts for its address. */
-  async #identify(req: EdgeRequest, res: ServerResponse): Promise<Actor | undefined> {
+  async #identify(req: EdgeRequest): Promise<Actor | undefined> {
     const token = bearer(req);
     const actor = token === undefined ? undefined : await this.#verify(req, token);
-    await this.#limit(res, clientKeyOf(actor, req.$ctx.meta.clientAddress ?? "unknown"));
+    await this.#limit(req, clientKeyOf(actor, req.$ctx.meta.clientAddress ?? "unknown"));
     if (token !== undefined && !actor)
       throw new AppError("UNAUTHENTICATED", {
         reason: { en: "the bearer token is not valid", zh: "令牌无效或已过期" },
@@ -136,13 +138,12 @@ export class RequestPipeline {
   }
 
   /** @throws RATE_LIMITED when the client has sent more than its share. */
-  async #limit(res: ServerResponse, client: string | undefined): Promise<void> {
+  async #limit(req: EdgeRequest, client: string | undefined): Promise<void> {
     const { limit } = this.#parts;
     if (!limit || client === undefined) return;
     const counted = limit.count(client);
     const allowance = counted instanceof Promise ? await counted : counted;
-    for (const [name, value] of Object.entries(rateLimitHeaders(allowance)))
-      res.setHeader(name, value);
+    Object.assign(req.$headers, rateLimitHeaders(allowance));
     if (allowance.exceeded)
       throw new AppError("RATE_LIMITED", { seconds: Math.ceil(allowance.resetMs / 1000) });
   }
@@ -179,7 +180,7 @@ export class RequestPipeline {
       ...coerceQuery(contract.input, query),
       // Values of a form are text, like those of a query; JSON says itself what is a number.
       ...(filter ? coerceQuery(contract.input, body) : body),
-      ...coerceQuery(contract.input, req.$params.params),
+      ...coerceQuery(contract.input, req.$pathParams),
     };
   }
 
@@ -205,6 +206,8 @@ export class RequestPipeline {
     actor: Actor | undefined,
   ): Promise<void> {
     admit(raw.access, actor);
+    for (const [name, value] of Object.entries(req.$headers)) res.setHeader(name, value);
+    req.$headers = {};
     const { config, broker, logger, router, edge } = this.#parts;
     const gone = new AbortController();
     res.once("close", () => gone.abort());
@@ -215,7 +218,7 @@ export class RequestPipeline {
       call: call as unknown as TypedCall,
       actor,
       host: { config, broker, logger, call: systemCall(broker) },
-      // Resolved again: moleculer-web cuts a slash at the end, which is part of an object's name.
+      // Resolved again: a slash at the end is cut off to find the route, and may be part of an object's name.
       params: router.resolve(req.method ?? "", pathOf(req.originalUrl)).params,
       query: queryOf(req.originalUrl),
       language: ctx.meta.language ?? "zh",
