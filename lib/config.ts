@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import ipaddr from "ipaddr.js";
 import { z } from "zod";
+import { addresses, list, mongoUrl, networks, secret, url, whole } from "./config-values.ts";
 
 /** Roles that a node may host, in the words of `SERVICES`; each names the services of one folder group. */
 export const roles = ["gateway", "platform", "scheduler", "compose", "fleet", "publish"] as const;
@@ -17,34 +17,6 @@ interface Setting {
 }
 
 const token = () => randomBytes(24).toString("base64url");
-const url = (protocols: readonly string[]) =>
-  z.string().refine((text) => URL.canParse(text) && protocols.includes(new URL(text).protocol), {
-    error: `must be a URL that starts with ${protocols.map((p) => `${p}//`).join(" or ")}`,
-  });
-/** One address or several, separated by commas; those after the first may leave the protocol out. */
-const addresses = (protocols: readonly string[]) =>
-  z.string().refine((text) => url(protocols).safeParse(text.split(",", 1)[0]?.trim()).success, {
-    error: `must be a URL that starts with ${protocols.map((p) => `${p}//`).join(" or ")}, or several separated by commas`,
-  });
-/** MongoDB's addresses may list several servers, which no other URL may; the driver checks the rest. */
-const mongoUrl = z
-  .string()
-  .regex(
-    /^mongodb(\+srv)?:\/\/([^/?#@\s]+@)?[^/?#@\s]+(\/[^/?#\s]*)?(\?\S*)?$/,
-    "must be a URL that starts with mongodb:// or mongodb+srv://",
-  );
-const secret = z.string().min(12, "must have at least 12 characters");
-const whole = (minimum: number, maximum: number) => {
-  const error = `must be a whole number from ${minimum} to ${maximum}`;
-  return z.coerce.number({ error }).int(error).min(minimum, error).max(maximum, error);
-};
-const list = z.string().transform((text) =>
-  text
-    .split(",")
-    .map((part) => part.trim())
-    .filter(Boolean),
-);
-
 /** Every environment variable that the product reads, once. */
 const settings = {
   HOST: {
@@ -143,7 +115,8 @@ const settings = {
   },
   REDIS_URL: {
     schema: url(["redis:", "rediss:"]).optional(),
-    about: "Cache, tokens and rate limits; default: memory",
+    about:
+      "Cache, login tokens, limits and verification codes for all nodes; default: memory of each node",
   },
   MONGO_URL: {
     schema: mongoUrl.optional(),
@@ -209,15 +182,7 @@ const settings = {
       "Hosts or CIDR ranges in private networks that media may be fetched from, comma-separated",
   },
   TRUSTED_PROXIES: {
-    schema: list
-      .pipe(
-        z.array(
-          z.string().refine((entry) => ipaddr.isValid(entry) || ipaddr.isValidCIDR(entry), {
-            error: "must be a comma-separated list of IP addresses and CIDR ranges",
-          }),
-        ),
-      )
-      .prefault(""),
+    schema: networks.prefault(""),
     about:
       "Addresses or CIDR ranges of proxies whose X-Forwarded-For is believed, comma-separated; default: none",
   },
