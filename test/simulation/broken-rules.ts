@@ -142,7 +142,7 @@ export const brokenRules = {
     }),
   },
   "lease-unchecked": {
-    invariant: "one result",
+    invariant: "attempts",
     about: "A leader goes on after its lease without asking the clock",
     wrapLeaderPorts: (ports) => ({ ...ports, holdsLease: () => true }),
   },

@@ -191,7 +191,7 @@ function drawFaults(random: Random, healMs: number, nodes: readonly { name: stri
 function drawRush(random: Random, seed: number): Scenario {
   const healMs = random.int(5_000, 15_000);
   const nodes = [{ name: "node1", slots: 1 }];
-  const schedulers = random.int(1, 3);
+  const schedulers = random.pick([1, 2, 2, 3, 3]);
   const operations = drawOperations(random, healMs).map((operation) =>
     operation.type === "submit"
       ? { ...operation, work: { attempts: ["ok" as const], durationMs: random.int(10, 2_000) } }
@@ -224,7 +224,7 @@ export function drawScenario(seed: number): Scenario {
     slots: random.int(1, 2),
     bridge: bridges.chance(0.3),
   }));
-  const schedulers = random.int(1, 3);
+  const schedulers = random.pick([1, 2, 2, 3, 3]);
   return {
     seed,
     nodes,

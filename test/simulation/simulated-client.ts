@@ -77,12 +77,16 @@ export class SimulatedClient implements Party {
     });
   }
 
-  async #call<T>(handle: (leader: LeaderCalls) => Promise<T>, idempotent: boolean): Promise<T> {
+  async #call<T>(
+    handle: (leader: LeaderCalls) => Promise<T>,
+    idempotent: boolean,
+    timeoutMs = 4_000,
+  ): Promise<T> {
     const leader = this.#leader();
     if (!leader) throw new AppError("NOT_LEADER");
     // What the handler throws at once is the callee's answer too.
     const handler = async () => handle(leader.calls());
-    return this.#network.call(this, leader, handler, { timeoutMs: 4_000, idempotent });
+    return this.#network.call(this, leader, handler, { timeoutMs, idempotent });
   }
 
   #sleep(ms: number): Promise<void> {
@@ -119,7 +123,11 @@ export class SimulatedClient implements Party {
       requires: {},
       onSettled: { action: "client.settled", params: { job } },
     };
-    const answer = await this.#repeat(() => this.#call((leader) => leader.submit(request), true));
+    // Some are patient, and hear of a success that came late.
+    const timeoutMs = job % 2 === 0 ? 4_000 : 14_000;
+    const answer = await this.#repeat(() =>
+      this.#call((leader) => leader.submit(request), true, timeoutMs),
+    );
     if (!answer) return;
     this.#world.note(() => `client: job ${job} is accepted as ${answer.id.slice(-6)}`);
     const known = this.jobs.get(job) ?? { ids: new Set() };

@@ -124,7 +124,7 @@ class Simulation {
   #knownLeader(): SimulatedScheduler | undefined {
     if (this.#discovery.chance(0.03)) return this.#discovery.pick(this.#schedulers);
     const announced = this.#schedulers.filter((each) => each.announced);
-    if (announced.length > 1 && this.#discovery.chance(0.2)) return this.#discovery.pick(announced);
+    if (announced.length > 1 && this.#discovery.chance(0.3)) return this.#discovery.pick(announced);
     const terms = announced.map(({ announced }) => announced?.term ?? 0);
     return announced[terms.indexOf(Math.max(...terms))];
   }
