@@ -1,5 +1,6 @@
 import { createHmac } from "node:crypto";
 import type { Config } from "../../lib/config.ts";
+import { hostRefusal, readFetchAllow } from "../../lib/net/address.policy.ts";
 import type { ServiceHost } from "../../lib/service.ts";
 import { BridgeHttp } from "./bridge-http.ts";
 import { BridgeLink, type LinkPorts } from "./bridge-link.ts";
@@ -26,7 +27,17 @@ export const configuredBridges = ({
 const prefix = "bridge:";
 
 /** Name of a bridge as a node: two addresses of one bridge would be two nodes. */
-const bridgeNode = (url: string): string => prefix + new URL(url).host;
+function bridgeNode(url: string): string {
+  const { host, pathname } = new URL(url);
+  return prefix + host + pathname.replace(/\/+$/, "");
+}
+
+/** Tokens and tasks would go in the clear; inside a private network (a name without a dot) that is the operator's choice. */
+function isExposed(url: string): boolean {
+  const { protocol, hostname } = new URL(url);
+  const isPlain = protocol === "http:" && /[.:]/.test(hostname);
+  return isPlain && hostRefusal(hostname, readFetchAllow([])) === undefined;
+}
 
 /** The same for every scheduler of a cluster, and telling nothing. */
 const installationOf = ({ STORAGE_SECRET }: Config): string =>
@@ -104,6 +115,10 @@ export class BridgeLinks {
   }
 
   #join(name: string, { url, token }: BridgeAddress, leader: Leader): Open {
+    if (isExposed(url))
+      this.#host.logger.warn(
+        `${name}: http:// lets everybody on the way read the token; use https:// beyond a private network`,
+      );
     const installation = installationOf(this.#host.config);
     const http = new BridgeHttp(url, { token, installation });
     const link = new BridgeLink(name, {

@@ -138,6 +138,50 @@ describe("a product whose only worker is a bridge outside the mesh", () => {
     await settled();
   }, 150_000);
 
+  test("a bridge that stood still for longer than its lease kills its work, and what it did is not counted", async () => {
+    await startBoth();
+    await bridge.holdRenders();
+    const id = await submitTitle();
+    const held = await bridge.heldProcess();
+    bridge.command.child.kill("SIGSTOP");
+    await until(async () => (await jobOf(id)).state === "pending", {
+      what: "the end of the lease",
+      limitMs: 90_000,
+    });
+    expect(await jobOf(id)).toMatchObject({ nodesLost: 1 });
+    expect(await held.isAlive()).toBe(true);
+    await bridge.releaseRenders();
+    bridge.command.child.kill("SIGCONT");
+    await until(async () => !(await held.isAlive()), { what: "the end of the old process" });
+    const job = await ended(id);
+    expect(job.attempt).toBeGreaterThan(1);
+    expect(await attemptsStored(id)).toEqual([job.attempt]);
+    await settled();
+  }, 180_000);
+
+  test("a new start of the scheduler goes on with the attempt that runs there", async () => {
+    bridge = await startTestBridge({ config });
+    ends.push(() => bridge.stop());
+    const dir = await mkdtemp(join(tmpdir(), "reelmesh-product-"));
+    ends.push(() => rm(dir, { recursive: true, force: true }));
+    const PORT = String(await freePort());
+    product = await startProductWith(bridge.url, { DATA_DIR: dir, PORT });
+    await bridge.holdRenders();
+    const id = await submitTitle();
+    const held = await bridge.heldProcess();
+    await product.stop();
+    product = await startProductWith(bridge.url, { DATA_DIR: dir, PORT });
+    await until(async () => (await call("scheduler.nodes", {})).nodes.length === 1, {
+      what: "the bridge's first report",
+      limitMs: 30_000,
+    });
+    expect(await held.isAlive()).toBe(true);
+    expect(await jobOf(id)).toMatchObject({ state: "running", attempt: 1 });
+    await call("scheduler.cancel", { id });
+    await until(async () => !(await held.isAlive()), { what: "the end of the process" });
+    await settled();
+  }, 150_000);
+
   test("a cancelled job ends its processes there", async () => {
     await startBoth();
     await bridge.holdRenders();
