@@ -10,7 +10,7 @@ import {
 } from "../lib/store/backup.ts";
 import { recordsFile } from "../lib/store/open-records.ts";
 
-const HELP = `Usage: npm run backup [-- --to DIR | --to FILE.sqlite | --check DIR]
+const HELP = `Usage: npm run backup [-- --to DIR | --to FILE.sqlite | --check DIR] [--data-dir-only]
 
 Copies records, jobs, the index of objects and the generated secrets while the product runs;
 nothing is stopped, nobody waits. Each database is one moment in time and is checked.
@@ -18,6 +18,7 @@ nothing is stopped, nobody waits. Each database is one moment in time and is che
   --to DIR          a new folder; default DATA_DIR/backups/<time>
   --to FILE.sqlite  only the records, as one file
   --check DIR       tells whether a backup is still intact
+  --data-dir-only   with MONGO_URL: what is in DATA_DIR, after you have copied the database yourself
   --help
 
 The folder holds secrets: keep it as safe as DATA_DIR. The objects themselves (videos, pictures)
@@ -25,7 +26,21 @@ are plain files in DATA_DIR/objects: copy them with any tool, after this.
 
 To restore: stop the product, move DATA_DIR/*.sqlite* away, copy the folder's files except
 manifest.json into DATA_DIR, start.
+
+With MONGO_URL records, accounts and jobs are in MongoDB. Copy them with MongoDB's own tool
+(mongodump, back with mongorestore --drop while the product is stopped); it takes no single moment
+in time unless you give it --oplog, for which the address must name no database.
 `;
+
+/** @throws BackupError unless the operator says that the database is taken care of: a backup without it is none. */
+function refuseHalfBackup(mongoUrl: string | undefined, dataDirOnly: boolean, file: boolean): void {
+  if (mongoUrl === undefined || (dataDirOnly && !file)) return;
+  const namesDatabase = /^[a-z+]+:\/\/[^/?]+\/[^?]/.test(mongoUrl);
+  const dump = `mongodump --uri="$MONGO_URL"${namesDatabase ? "" : " --db=reelmesh"} --gzip --archive=reelmesh.archive.gz`;
+  throw new BackupError(
+    `MONGO_URL is set: records, accounts and jobs are in MongoDB, which this command does not copy. Run ${dump} and then npm run backup -- --data-dir-only for the secrets and the index of objects`,
+  );
+}
 
 // npm runs scripts in the project's folder; the user's paths are meant from where they stand.
 const from = process.env["INIT_CWD"] ?? process.cwd();
@@ -38,6 +53,7 @@ async function main(): Promise<void> {
     options: {
       to: { type: "string" },
       check: { type: "string" },
+      "data-dir-only": { type: "boolean", default: false },
       help: { type: "boolean", short: "h" },
     },
   });
@@ -48,7 +64,9 @@ async function main(): Promise<void> {
     return console.log([...files.map(line), `intact, made ${createdAt}: ${folder}`].join("\n"));
   }
   const { config } = loadConfig(process.env, { generate: false });
-  if (values.to?.endsWith(".sqlite")) {
+  const isFile = values.to?.endsWith(".sqlite") === true;
+  refuseHalfBackup(config.MONGO_URL, values["data-dir-only"], isFile);
+  if (values.to !== undefined && isFile) {
     const file = resolve(from, values.to);
     return console.log(line(await backUpFile(recordsFile(config), file)));
   }

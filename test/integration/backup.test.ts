@@ -20,8 +20,12 @@ beforeEach(async () => {
 afterEach(() => rm(dir, { recursive: true }));
 
 /** The command as an operator gives it: its output, and whether it ended well. */
-async function backup(...args: string[]): Promise<{ ok: boolean; text: string }> {
-  const env = { ...process.env, DATA_DIR: dataDir, INIT_CWD: dir };
+const backup = (...args: string[]) => backupWith({}, ...args);
+async function backupWith(
+  settings: Record<string, string>,
+  ...args: string[]
+): Promise<{ ok: boolean; text: string }> {
+  const env = { ...process.env, MONGO_URL: "", DATA_DIR: dataDir, INIT_CWD: dir, ...settings };
   try {
     const { stdout } = await run(process.execPath, ["scripts/backup.ts", ...args], { env });
     return { ok: true, text: stdout };
@@ -140,6 +144,25 @@ describe("backup", () => {
     expect((await backup("--to", "copy")).text).toMatch(/^backup: .*\n$/);
     expect((await backup("--speed", "9")).text).toMatch(/^backup: Unknown option/);
     expect((await readdir(dir)).sort()).toEqual(["data", "taken"]);
+  });
+
+  test("with MONGO_URL it says how to copy the database, and copies the rest only when told to", async () => {
+    await storeOne();
+    const withMongo = (...args: string[]) =>
+      backupWith({ MONGO_URL: "mongodb://bob:guess-work@db.example/media" }, ...args);
+    for (const args of [[], ["--to", "copy.sqlite"], ["--to", "copy.sqlite", "--data-dir-only"]]) {
+      const refused = await withMongo(...args);
+      expect(refused.ok).toBe(false);
+      expect(refused.text).toMatch(
+        /^backup: MONGO_URL is set: [^\n]* mongodump --uri="\$MONGO_URL" --gzip [^\n]*--data-dir-only[^\n]*\n$/,
+      );
+      expect(refused.text).not.toContain("guess-work");
+    }
+    const unnamed = await backupWith({ MONGO_URL: "mongodb://db.example/?tls=true" });
+    expect(unnamed.text).toContain('--uri="$MONGO_URL" --db=reelmesh');
+    expect(await readdir(dir)).toEqual(["data"]);
+    expect(await withMongo("--to", "copy", "--data-dir-only")).toMatchObject({ ok: true });
+    expect(await readdir(join(dir, "copy"))).toContain("records.sqlite");
   });
 
   test("--help tells how to restore", async () => {

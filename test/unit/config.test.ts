@@ -48,6 +48,27 @@ describe("configuration", () => {
     expect(() => load({ ADMIN_PASSWORD: "hunter2" })).not.toThrow(/hunter2/);
   });
 
+  test.each([
+    "mongodb://localhost",
+    "mongodb://user:p%40ss@a.example:27017,b.example:27018/media?replicaSet=rs0",
+    "mongodb+srv://cluster.example/?retryWrites=true",
+  ])("MONGO_URL may be %s", (url) => {
+    expect(load({ MONGO_URL: url }).config.MONGO_URL).toBe(url);
+  });
+
+  test.each(["localhost:27017", "mongodb://", "mongodb:///media", "mongodb://a b/media"])(
+    "MONGO_URL may not be %s",
+    (url) => {
+      expect(() => load({ MONGO_URL: url })).toThrow(/^MONGO_URL: .*starts with mongodb:\/\//);
+    },
+  );
+
+  test("platform nodes that share a database must be given the secrets that they share", () => {
+    const shared = { MONGO_URL: "mongodb://db", TRANSPORTER: "nats://bus" };
+    expect(() => load(shared)).toThrow(/^ADMIN_PASSWORD: missing\. .*MONGO_URL/);
+    expect(() => load({ ...shared, SERVICES: "scheduler" })).not.toThrow();
+  });
+
   test("a password in an address is shown nowhere", () => {
     expect(() => load({ S3_ENDPOINT: "ftp://me:hunter2@x" })).toThrow(/"ftp:\/\/me:…@x"/);
     const loaded = load({ TRANSPORTER: "nats://me:hunter2@x,nats://me:hunter3@y" });
