@@ -138,7 +138,7 @@ export class SimulatedNode implements Party {
 
   /** The machine stands still, its processes too, and does not know of it afterwards. */
   freeze(forMs: number): void {
-    this.frozenUntil = this.#world.now + forMs;
+    this.frozenUntil = Math.max(this.frozenUntil, this.#world.now + forMs);
     this.#checkers.nodeFrozen(this.name, this.frozenUntil);
   }
 

@@ -149,7 +149,7 @@ export class SimulatedScheduler implements Party {
 
   /** The machine stands still and does not know of it afterwards; what comes in the meantime waits. */
   freeze(forMs: number): void {
-    this.frozenUntil = this.#options.world.now + forMs;
+    this.frozenUntil = Math.max(this.frozenUntil, this.#options.world.now + forMs);
   }
 
   /** A call that has arrived. */
