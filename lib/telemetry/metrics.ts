@@ -1,9 +1,7 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
-import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import { Counter, Gauge, Registry } from "prom-client";
 import { secondBuckets, telemetryLimits } from "./config.ts";
-
-/** Takes one value of a series whose labels are settled already. */
-type Observe = (seconds: number) => void;
+import { HeldHistogram, type Series } from "./held-histogram.ts";
 
 /** Something that is read when somebody asks for the numbers, not before. */
 export type Collector = () => void | Promise<void>;
@@ -19,27 +17,25 @@ const methods = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIO
 export class Metrics {
   readonly registry = new Registry();
   readonly #collectors = new Set<Collector>();
-  readonly #http: Histogram<"method" | "route" | "status">;
-  readonly #httpSeries = new Map<string, Map<string, Observe[]>>();
-  readonly #actions: Histogram<"action" | "outcome">;
+  readonly #http: HeldHistogram<"method" | "route" | "status">;
+  readonly #httpSeries = new Map<string, Map<string, Series[]>>();
+  readonly #actions: HeldHistogram<"action" | "outcome">;
   readonly #loop: ReturnType<typeof monitorEventLoopDelay>;
 
   constructor(nodeId: string, roles: readonly string[]) {
     const registers = [this.registry];
-    this.#http = new Histogram({
-      name: "reelmesh_http_request_seconds",
-      help: "Time from the head of a request to the end of its answer, by pattern of the route",
-      labelNames: ["method", "route", "status"],
-      buckets: [...secondBuckets.http],
-      registers,
-    });
-    this.#actions = new Histogram({
-      name: "reelmesh_action_seconds",
-      help: "Time that actions took on this node",
-      labelNames: ["action", "outcome"],
-      buckets: [...secondBuckets.action],
-      registers,
-    });
+    this.#http = new HeldHistogram(
+      this.registry,
+      "reelmesh_http_request_seconds",
+      "Time from the head of a request to the end of its answer, by pattern of the route",
+      secondBuckets.http,
+    );
+    this.#actions = new HeldHistogram(
+      this.registry,
+      "reelmesh_action_seconds",
+      "Time that actions took on this node",
+      secondBuckets.action,
+    );
     new Gauge({
       name: "reelmesh_node_info",
       help: "1; the labels say which node this is and what it hosts",
@@ -66,23 +62,26 @@ export class Metrics {
     }
     const at = Math.trunc(status / 100);
     const index = at >= 1 && at <= 5 ? at : 0;
-    series[index] ??= this.#http.labels(known, route, statusClasses[index] ?? "cut").observe;
-    series[index](seconds);
+    series[index] ??= this.#http.series({
+      method: known,
+      route,
+      status: statusClasses[index] ?? "cut",
+    });
+    series[index].observe(seconds);
   }
 
-  /** Series of one action; ask once and keep it. */
-  action(name: string): { ok: Observe; error: Observe } {
-    // A series exists only once it has a value: an action that never fails has no line of zeros.
-    let ok: Observe | undefined;
-    let failed: Observe | undefined;
+  /** Series of one action; ask once and keep it. One that never fails has no line of zeros. */
+  action(name: string): { ok(seconds: number): void; error(seconds: number): void } {
+    let ok: Series | undefined;
+    let failed: Series | undefined;
     return {
       ok: (seconds) => {
-        ok ??= this.#actions.labels(name, "ok").observe;
-        ok(seconds);
+        ok ??= this.#actions.series({ action: name, outcome: "ok" });
+        ok.observe(seconds);
       },
       error: (seconds) => {
-        failed ??= this.#actions.labels(name, "error").observe;
-        failed(seconds);
+        failed ??= this.#actions.series({ action: name, outcome: "error" });
+        failed.observe(seconds);
       },
     };
   }
