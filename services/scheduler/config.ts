@@ -90,6 +90,8 @@ export const MongoJobLimits = z.strictObject({
   groupsUnderWayMax: z.int().min(1).max(16).default(2),
   /** Long specifications that go together. */
   specGroupMax: z.int().min(1).max(1_000).default(50),
+  /** Characters of a specification or of what changes; a document of the database holds 16 MiB. */
+  jobCharsMax: z.int().min(1_000).max(4_000_000).default(4_000_000),
   /** A specification with more characters is kept apart from what changes. */
   specInlineChars: z.int().min(0).max(1_000_000).default(4_096),
   /** Lines of the scheduler in a job's document; when there are as many, they are moved to the log. */
@@ -104,6 +106,8 @@ export const MongoJobLimits = z.strictObject({
   readMax: z.int().min(1).max(10_000).default(500),
   /** The sums of ended jobs are moved on after so many writes. */
   tallyEach: z.int().min(1).max(100_000).default(1_000),
+  /** After a take-over they are counted anew when this has passed. */
+  tallyRecountMs: ms(0, 3_600_000, 60_000),
   /** A write without an answer may still come through for this long. */
   unsureMs: ms(0, 3_600_000, 120_000),
   /** How often a leader to be renews while it fences its predecessor off. */

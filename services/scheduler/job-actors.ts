@@ -212,6 +212,8 @@ export class JobActors {
       }
       if ((cause as { errcode?: number }).errcode === SQLITE_FULL)
         throw new AppError("DISK_FULL", { where: "the disk of the job store" }, cause);
+      const type = asAppError(cause)?.type;
+      if (type === "DISK_FULL" || type === "PAYLOAD_TOO_LARGE") throw cause;
       throw new AppError("UNAVAILABLE", { reason: "the job store did not take the change" }, cause);
     }
   }

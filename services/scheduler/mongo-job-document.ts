@@ -10,7 +10,15 @@ export interface Write {
   number: number;
   /** Mark of this very write. */
   by: string;
+  /** JSON of everything that changes. */
+  life: string;
+  /** JSON of a new job's specification, unless it is kept apart. */
+  spec?: string;
+  /** The specification was put apart for this very write. */
+  putApart?: boolean;
 }
+
+export const lifeOf = ({ spec: _, ...life }: Job): string => JSON.stringify(life);
 
 /** The ended job that a change moves on, as it was read. */
 export interface EndedBefore {
@@ -32,27 +40,20 @@ export const entryOf = (jobId: string, { id, action, params }: StoredEntry): Out
 });
 
 /** What changes with each write, whatever the job's next state. */
-function changing({ next, term }: JobChange, by: string) {
-  const { spec: _, ...life } = next;
-  return {
-    version: next.history.version,
-    term,
-    by,
-    state: next.state,
-    life: JSON.stringify(life),
-  };
+function changing({ change: { next, term }, by, life }: Write) {
+  return { version: next.history.version, term, by, state: next.state, life };
 }
 
 export const jobOf = (doc: Pick<JobDocument, "life">, spec: string): Job =>
   ({ spec: JSON.parse(spec) as JobSpec, ...JSON.parse(doc.life) }) as Job;
 
-/** @param spec absent when it is kept apart. */
-export function newDocument({ change, number, by }: Write, spec: string | undefined): JobDocument {
+export function newDocument(write: Write): JobDocument {
+  const { change, number, spec } = write;
   const { log = [], outbox = [] } = change;
   const { id, kind, queue, owner, idempotencyKey } = change.next.spec;
   return {
     _id: id,
-    ...changing(change, by),
+    ...changing(write),
     place: number,
     kind,
     queue,
@@ -70,12 +71,13 @@ export function newDocument({ change, number, by }: Write, spec: string | undefi
  * One atomic update: guard, state, log lines and callbacks. Log lines are numbered by the server, as only it knows the
  * newest number; values of clients are literals there, whatever they begin with.
  */
-export function updateOf({ change, number, by }: Write, before?: EndedBefore) {
+export function updateOf(write: Write, before?: EndedBefore) {
+  const { change, number } = write;
   const { next, term, expectedVersion, log = [], outbox = [] } = change;
   const ends = isEnded(next.state);
   // Staying in the same end is no news for the tally.
   const stays = ends && before?.state === next.state;
-  const set: Record<string, unknown> = changing(change, by);
+  const set: Record<string, unknown> = changing(write);
   if (ends && !stays) set["ended"] = number;
   if (!ends) set["active"] = term;
   const unset = ends ? ["active"] : before ? ["ended"] : [];

@@ -57,7 +57,7 @@ export class MongoLeadership {
     try {
       await this.#models.jobs.updateMany(
         { active: { $lt: term } },
-        { $set: { term, active: term } },
+        { $max: { term, active: term } },
       );
     } finally {
       clearInterval(renewals);
@@ -86,7 +86,7 @@ export class MongoLeadership {
     if (ids.length === 0) return [];
     await this.#models.jobs.updateMany(
       { _id: { $in: ids }, active: { $lt: term } },
-      { $set: { term, active: term } },
+      { $max: { term, active: term } },
     );
     const strays = await this.#models.jobs
       .find({ _id: { $in: ids }, active: term })

@@ -1,6 +1,7 @@
 import { Mailbox } from "../../mixins/mailbox.ts";
 import { logLinesMax, type MongoJobLimits } from "./config.ts";
 import type { JobLogLine } from "./job-store.ts";
+import { bulkErrors, failureOf, isDuplicate } from "./mongo-bulk.ts";
 import type { JobDocument, JobModels, LogDocument, NumberedLine } from "./mongo-job-models.ts";
 
 const lineId = (jobId: string, seq: number) => `${jobId}:${seq}`;
@@ -101,15 +102,11 @@ export class MongoJobLog {
   }
 
   async #insert(jobId: string, lines: readonly NumberedLine[]): Promise<void> {
-    await this.#models.logs.bulkWrite(
-      lines.map((line) => ({
-        updateOne: {
-          filter: { _id: lineId(jobId, line.seq) },
-          update: { $setOnInsert: { jobId, ...line } },
-          upsert: true,
-        },
-      })),
-      { ordered: false },
+    const docs = lines.map((line) => ({ _id: lineId(jobId, line.seq), jobId, ...line }));
+    const errors = await bulkErrors(() =>
+      this.#models.logs.collection.insertMany(docs as never[], { ordered: false }),
     );
+    // What is there already is the same line.
+    for (const error of errors.values()) if (!isDuplicate(error)) throw failureOf(error);
   }
 }

@@ -47,6 +47,8 @@ export class JobTally {
   #moving: Promise<void> | undefined;
   /** Sums of this process reach up to here. */
   #upTo = 0;
+  /** When everything is counted anew, once after a take-over. */
+  #recountAt = Number.POSITIVE_INFINITY;
 
   constructor(models: JobModels, ordinals: Ordinals, limits: MongoJobLimits) {
     this.#models = models;
@@ -64,8 +66,12 @@ export class JobTally {
     return tally ?? { _id: TALLY, upTo: 0, term: 0, counts: [] };
   }
 
-  /** Sums of earlier leaders are refused from now on. */
+  /**
+   * Sums of earlier leaders are refused from now on. After a while everything is counted anew: a retry that the
+   * earlier leader had under way may come through behind the sums that should have it, and so may a restored backup.
+   */
   async takeOver(term: number): Promise<void> {
+    this.#recountAt = performance.now() + this.#limits.tallyRecountMs;
     await this.#models.tally.updateOne({ _id: TALLY, term: { $lt: term } }, { $set: { term } });
   }
 
@@ -93,8 +99,11 @@ export class JobTally {
 
   /** Tells of the leader's writes. The sums are moved on, beside other work, when many jobs have ended since. */
   wrote(term: number): void {
-    if (this.#moving || this.#ordinals.settled - this.#upTo < this.#limits.tallyEach) return;
-    this.#moving = this.#move(term)
+    if (this.#moving) return;
+    const recounts = performance.now() >= this.#recountAt;
+    if (!recounts && this.#ordinals.settled - this.#upTo < this.#limits.tallyEach) return;
+    if (recounts) this.#recountAt = Number.POSITIVE_INFINITY;
+    this.#moving = this.#move(term, recounts)
       // The next write tries again; until then counting costs a little more.
       .catch(() => undefined)
       .finally(() => {
@@ -107,14 +116,16 @@ export class JobTally {
     await this.#moving;
   }
 
-  async #move(term: number): Promise<void> {
+  async #move(term: number, recounts: boolean): Promise<void> {
     const { upTo, counts } = await this.read();
     const next = this.#ordinals.settled;
     if (next <= upTo) {
       this.#upTo = upTo;
       return;
     }
-    const sums = new Sums().addAll(counts).addAll(await this.#ended(upTo, next));
+    const sums = new Sums()
+      .addAll(recounts ? [] : counts)
+      .addAll(await this.#ended(recounts ? 0 : upTo, next));
     const moved = await this.#models.tally.updateOne(
       { _id: TALLY, upTo, term: { $lte: term } },
       { $set: { upTo: next, counts: sums.all } },

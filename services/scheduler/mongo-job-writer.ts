@@ -1,42 +1,13 @@
 import { randomBytes } from "node:crypto";
-import mongoose from "mongoose";
+import { AppError } from "../../lib/errors.ts";
 import type { MongoJobLimits } from "./config.ts";
 import { GroupCommit, type Outcome } from "./group-commit.ts";
 import type { Job } from "./job.types.ts";
 import type { ChangeResult, JobChange } from "./job-store.ts";
-import { newDocument, updateOf, type Write } from "./mongo-job-document.ts";
+import { bulkErrors, failureOf, isDuplicate, type OperationError } from "./mongo-bulk.ts";
+import { lifeOf, newDocument, updateOf, type Write } from "./mongo-job-document.ts";
 import type { JobDocument, JobModels, SpecDocument } from "./mongo-job-models.ts";
 import type { Ordinals } from "./mongo-job-ordinals.ts";
-
-const { mongo } = mongoose;
-const DUPLICATE = 11_000;
-
-interface OperationError {
-  index: number;
-  code: number;
-  errmsg?: string;
-}
-
-/** What the server says of single operations of a bulk; undefined when the outcome of others is open. */
-function operationErrors(error: unknown): readonly OperationError[] | undefined {
-  if (!(error instanceof mongo.MongoBulkWriteError)) return undefined;
-  // Not confirmed by the majority: what has no error of its own may yet be taken back.
-  if (error.result.getWriteConcernError()) return undefined;
-  const errors = [error.writeErrors].flat();
-  return errors.length > 0 ? errors : undefined;
-}
-
-/** Runs an unordered bulk; its operations' own errors by their index. Rejects when the outcome is open. */
-async function bulkErrors(run: () => Promise<unknown>): Promise<Map<number, OperationError>> {
-  try {
-    await run();
-    return new Map();
-  } catch (error) {
-    const errors = operationErrors(error);
-    if (!errors) throw error;
-    return new Map(errors.map((one) => [one.index, one]));
-  }
-}
 
 export interface WriterPorts {
   models: JobModels;
@@ -89,12 +60,17 @@ export class MongoJobWriter {
     });
   }
 
+  /** @throws AppError PAYLOAD_TOO_LARGE */
   async write(change: JobChange): Promise<ChangeResult> {
+    const life = this.#bounded(lifeOf(change.next));
+    const isNew = change.expectedVersion === 0;
+    const spec = isNew ? this.#bounded(JSON.stringify(change.next.spec)) : "";
     const number = this.#ordinals.take();
-    const write = { change, number, by: this.#mark() };
+    this.#writes += 1;
+    const write = { change, life, number, by: `${this.#name}${this.#writes.toString(36)}` };
     try {
-      const result = await (change.expectedVersion === 0
-        ? this.#inserts.add(write)
+      const result = await (isNew
+        ? this.#inserts.add(await this.#withSpec(write, spec))
         : this.#updates.add(write));
       this.#ordinals.settle(number);
       return result;
@@ -104,35 +80,31 @@ export class MongoJobWriter {
     }
   }
 
-  #mark(): string {
-    this.#writes += 1;
-    return `${this.#name}${this.#writes.toString(36)}`;
+  #bounded(text: string): string {
+    const { jobCharsMax } = this.#limits;
+    if (text.length > jobCharsMax)
+      throw new AppError("PAYLOAD_TOO_LARGE", { limit: `${jobCharsMax} characters of JSON` });
+    return text;
+  }
+
+  /**
+   * A long specification goes to a collection of its own first: a job without its specification never exists. A crash
+   * in between leaves a specification that nobody asks for.
+   */
+  async #withSpec(write: Write, spec: string): Promise<Write> {
+    if (spec.length <= this.#limits.specInlineChars) return { ...write, spec };
+    const putApart = await this.#specs.add({ _id: write.change.next.spec.id, spec });
+    return { ...write, putApart };
   }
 
   async #insert(writes: readonly Write[]): Promise<Outcome<ChangeResult>[]> {
-    const specs = writes.map(({ change }) => JSON.stringify(change.next.spec));
-    const apart = await this.#keepApart(writes, specs);
-    const docs = writes.map((write, n) => newDocument(write, apart.has(n) ? undefined : specs[n]));
     const errors = await bulkErrors(() =>
-      this.#models.jobs.collection.insertMany(docs as never[], { ordered: false }),
-    );
-    if (errors.size === 0) return writes.map(() => ({ value: { stored: true } }));
-    return this.#explainInserts(writes, errors, apart);
-  }
-
-  /** Long specifications go to a collection of their own first; a job without its specification never exists. */
-  async #keepApart(
-    writes: readonly Write[],
-    specs: readonly string[],
-  ): Promise<Map<number, boolean>> {
-    const apart = new Map<number, boolean>();
-    await Promise.all(
-      specs.map(async (spec, n) => {
-        if (spec.length <= this.#limits.specInlineChars) return;
-        apart.set(n, await this.#specs.add({ _id: writes[n]!.change.next.spec.id, spec }));
+      this.#models.jobs.collection.insertMany(writes.map(newDocument) as never[], {
+        ordered: false,
       }),
     );
-    return apart;
+    if (errors.size === 0) return writes.map(() => ({ value: { stored: true } }));
+    return this.#explainInserts(writes, errors);
   }
 
   /** Each: whether it is new. */
@@ -142,24 +114,23 @@ export class MongoJobWriter {
     );
     return specs.map((_, n) => {
       const error = errors.get(n);
-      if (!error || error.code === DUPLICATE) return { value: !error };
-      return { error: new Error(`the specification was not stored: ${error.errmsg}`) };
+      if (!error || isDuplicate(error)) return { value: !error };
+      return { error: failureOf(error) };
     });
   }
 
   async #explainInserts(
     writes: readonly Write[],
     errors: ReadonlyMap<number, OperationError>,
-    apart: ReadonlyMap<number, boolean>,
   ): Promise<Outcome<ChangeResult>[]> {
-    const refused = writes.filter((_, n) => errors.get(n)?.code === DUPLICATE);
+    const refused = writes.filter((_, n) => errors.has(n) && isDuplicate(errors.get(n)!));
     const byId = await this.#byId(refused);
     const byKey = await this.#byKey(refused);
     return Promise.all(
       writes.map(async (write, n): Promise<Outcome<ChangeResult>> => {
         const error = errors.get(n);
         if (!error) return { value: { stored: true } };
-        if (error.code !== DUPLICATE) return { error: failure(error) };
+        if (!isDuplicate(error)) return { error: failureOf(error) };
         const { id, owner, idempotencyKey } = write.change.next.spec;
         const sameId = byId.get(id);
         if (sameId?.doc.by === write.by) return { value: { stored: true } };
@@ -168,7 +139,7 @@ export class MongoJobWriter {
           sameId?.job;
         // Refused by a job that has gone since: sending again is safe.
         if (!current) return { error: new Error("refused as a duplicate of no job") };
-        if (apart.get(n)) await this.#models.specs.deleteOne({ _id: id });
+        if (write.putApart) await this.#models.specs.deleteOne({ _id: id });
         return { value: { stored: false, current } };
       }),
     );
@@ -216,7 +187,7 @@ export class MongoJobWriter {
         const error = errors.get(n);
         const current = stored.get(write.change.next.spec.id);
         if (current?.doc.by === write.by) return { value: { stored: true } };
-        if (error) return { error: failure(error) };
+        if (error) return { error: failureOf(error) };
         const { ended, state } = current?.doc ?? {};
         const waits = current?.doc.version === write.change.expectedVersion;
         if (waits && ended !== undefined && state !== undefined)
@@ -242,9 +213,6 @@ export class MongoJobWriter {
     return refusal(write, current);
   }
 }
-
-const failure = ({ errmsg = "the write failed", code }: OperationError) =>
-  Object.assign(new Error(errmsg), { code });
 
 /** Why an update found no document to change. */
 function refusal(

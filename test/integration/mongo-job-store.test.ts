@@ -8,6 +8,7 @@ import { MongoJobStore } from "../../services/scheduler/mongo-job-store.ts";
 import { CutLine } from "../support/cut-line.ts";
 import { jobStoreSuite, type OpenedStore, pendingJob } from "../support/job-store.suite.ts";
 import { serversForTests } from "../support/servers.ts";
+import { until } from "../support/until.ts";
 
 const servers = await serversForTests("mongo");
 let databases = 0;
@@ -293,6 +294,43 @@ servers.describe("job store in MongoDB", () => {
       async (db) => (await db.collection("job_tally").findOne())?.["upTo"],
     );
     expect(upTo).toBeGreaterThan(50);
+  });
+
+  test("after a take-over the sums are counted anew, whatever they were", async () => {
+    const url = newUrl();
+    const store = await lead(url, { tallyEach: 1 }, pendingJob("j1"), pendingJob("j2"));
+    await store.change(update(ended(pendingJob("j1"))));
+    await store.close();
+    await withDatabase(url, (db) =>
+      db
+        .collection<{ _id: string }>("job_tally")
+        .updateOne(
+          { _id: "tally" },
+          { $set: { upTo: 3, counts: [{ queue: "default", state: "success", n: 77 }] } },
+        ),
+    );
+    const next = await open(url, { tallyEach: 1, tallyRecountMs: 0 });
+    expect((await next.counts())["default"]?.success).toBe(77);
+    const { term } = (await next.takeOver(await next.leadership(), "second"))!;
+    await next.change(update(ended(pendingJob("j2"), "cancelled"), term));
+    await until(async () => (await next.counts())["default"]?.success === 1, {
+      what: "the recount",
+    });
+    expect(await next.counts()).toMatchObject({
+      default: { success: 1, cancelled: 1, pending: 0 },
+    });
+  });
+
+  test("a job that no document can hold is refused, and holds up nobody", async () => {
+    const store = await lead(newUrl(), { jobCharsMax: 5_000 });
+    const large = pendingJob("large", { payload: { text: "x".repeat(5_000) } });
+    const results = await Promise.allSettled(
+      [large, pendingJob("small")].map((job) => store.change(insert(job))),
+    );
+    expect(results.map(({ status }) => status)).toEqual(["rejected", "fulfilled"]);
+    expect(asAppError((results[0] as PromiseRejectedResult).reason)?.type).toBe(
+      "PAYLOAD_TOO_LARGE",
+    );
   });
 
   test("lines of many attempts are moved to the log in order, between lines of the node", async () => {
