@@ -4,6 +4,7 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { cpus, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { agendaContestant } from "./jobs-agenda.ts";
 import { bullmqContestant } from "./jobs-bullmq.ts";
 import { type Contestant, fsyncMs, type Measured, measure, median, round } from "./jobs-measure.ts";
 import { productContestant, schedulerContestant } from "./jobs-product.ts";
@@ -29,6 +30,7 @@ const contestants: Contestant[] = [
   schedulerContestant,
   bullmqContestant("always"),
   bullmqContestant("everysec"),
+  agendaContestant(process.env["MONGO_URL"]),
 ];
 
 const commandText = (command: string, args: string[]) => {
