@@ -1,4 +1,7 @@
 import { afterEach, describe, expect, test } from "@jest/globals";
+import type { Config } from "../../lib/config.ts";
+import { dependenciesOf } from "../../lib/dependency-state.ts";
+import { RateLimit } from "../../services/gateway/rate-limit.ts";
 import { type Product, startProduct } from "../support/product.ts";
 import { RedisServer } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
@@ -82,6 +85,26 @@ describe("request limit at the gateway", () => {
 });
 
 describe("request limit over several gateways", () => {
+  test("of requests that reach two gateways at the same time exactly the limit passes", async () => {
+    const server = await redis();
+    // Shares of 5: a gateway asks Redis for few of them.
+    const config = {
+      REDIS_URL: server.url,
+      NAMESPACE: "t",
+      RATE_LIMIT_PER_MINUTE: 500,
+    } as Config;
+    const gateways = [RateLimit.open(config)!, RateLimit.open({ ...config })!];
+    open.push({ stop: () => Promise.all(gateways.map((gateway) => gateway.close())) });
+    await until(() => dependenciesOf(config).list()[0]?.state === "up");
+    const results = await Promise.all(
+      Array.from({ length: 1_500 }, (_, n) => gateways[n % 2]!.count("address:192.0.2.7")),
+    );
+    expect(results.filter(({ exceeded }) => !exceeded)).toHaveLength(500);
+    expect(Math.min(...results.map(({ remaining }) => remaining))).toBe(0);
+    const other = await gateways[0]!.count("address:192.0.2.8");
+    expect(other).toMatchObject({ exceeded: false, remaining: 499 });
+  });
+
   test("gateways on one Redis share the count; without it each counts for itself, then together again", async () => {
     const server = await redis();
     const env = {
