@@ -4,6 +4,7 @@ import type { Config } from "./config.ts";
 import type { ActionContract, ActionsOf, Actor, ServiceContract } from "./contract.ts";
 import { AppError } from "./errors.ts";
 import { describeIssues } from "./issues.ts";
+import type { Collection } from "./store/record-store.ts";
 
 /**
  * Types of every action by full name, filled from the contracts in `services/contracts.ts` by module
@@ -93,6 +94,8 @@ export interface ServiceDefinition<C extends ServiceContract = ServiceContract> 
   contract: C;
   /** Further contracts whose services it hosts on one of its nodes. */
   hosts?: readonly ServiceContract[];
+  /** Collections that its records lie in: what there is to move from one store to another. */
+  collections?: readonly Collection[];
   schema: (env: NodeEnv) => ServiceSchema;
 }
 
@@ -136,6 +139,7 @@ export function implementService<C extends ServiceContract, S = undefined>(
   const schema = (env: NodeEnv): ServiceSchema => {
     let state: S;
     let host: ServiceHost;
+    let started = false;
     const actions = Object.fromEntries(
       Object.entries(contract.actions).map(([name, actionContract]) => {
         const handler = (
@@ -186,9 +190,11 @@ export function implementService<C extends ServiceContract, S = undefined>(
           call: systemCall(this.broker),
         };
         state = (await implementation.start?.(host)) as S;
+        started = true;
       },
       async stopped(this: Service) {
-        if (host) await implementation.stop?.(state, host);
+        // What could not start has nothing to stop.
+        if (started) await implementation.stop?.(state, host);
       },
     };
   };

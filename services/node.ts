@@ -30,8 +30,20 @@ export interface NodeOptions {
 }
 
 /**
+ * With MONGO_URL a node that hosts stores connects before anything else: an address that leads nowhere ends the start
+ * in one sentence, not in the middle of it.
+ * @returns what gives the connection back.
+ */
+async function holdDatabase(config: Config): Promise<(() => Promise<void>) | undefined> {
+  const stores = config.SERVICES.some((role) => role !== "gateway" && role !== "compose");
+  if (config.MONGO_URL === undefined || !stores) return undefined;
+  const { acquireMongo } = await import("../lib/mongo/connection.ts");
+  return (await acquireMongo(config.MONGO_URL)).release;
+}
+
+/**
  * Starts a node that hosts the roles of `config.SERVICES`; resolves when it serves.
- * @throws ConfigError with one sentence when the data directory or the address is taken.
+ * @throws ConfigError with one sentence when the data directory or the address is taken, or MONGO_URL leads nowhere.
  */
 export async function startNode(config: Config, options: NodeOptions = {}): Promise<RunningNode> {
   const unlock = lockDataDir(config);
@@ -49,6 +61,8 @@ export async function startNode(config: Config, options: NodeOptions = {}): Prom
     if (failure) throw failure;
   };
   try {
+    const database = await holdDatabase(config);
+    if (database) ends.push(database);
     // The address before the stores: a taken port is known at once.
     const edge = config.SERVICES.includes("gateway") ? await EdgeServer.listen(config) : undefined;
     const loopback = options.joinable === true && config.TRANSPORTER === undefined;
