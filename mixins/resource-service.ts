@@ -77,7 +77,7 @@ export function implementResource<
 ): ServiceDefinition {
   const { collection } = resource;
   const { cached, service } = resource.spec;
-  return implementService(resource.contract as unknown as ServiceContract, {
+  const definition = implementService(resource.contract as unknown as ServiceContract, {
     dependencies,
     mixins: (env) => [recordsMixin(env, collection, cached ? service : undefined)],
     start: ({ service }): ResourceState<F> => ({
@@ -92,6 +92,7 @@ export function implementResource<
       ...(handlers as object),
     } as never,
   });
+  return { ...definition, collections: [collection] };
 }
 
 function visible<F extends z.ZodObject>(

@@ -117,10 +117,7 @@ export class MongoRecordStore<D extends Doc = Doc> implements RecordStore<D> {
   }
 
   async insertMany(docs: readonly (D & { id?: string })[]): Promise<StoredRecord<D>[]> {
-    if (docs.length > limits.insertManyMax)
-      throw new AppError("INVALID_INPUT", {
-        reason: `at most ${limits.insertManyMax} records at a time`,
-      });
+    refuseTooMany(docs.length);
     const now = this.#now();
     const rows = docs.map((doc) => this.#newRow(doc, now));
     if (rows.length > 1) await this.#refuseTaken(rows.map((row) => row._id));
@@ -147,6 +144,23 @@ export class MongoRecordStore<D extends Doc = Doc> implements RecordStore<D> {
       Promise.all(unique.map((id) => this.#adapter.removeMany({ _id: id }))),
     );
     return unique.filter((_, n) => removed[n] === 1);
+  }
+
+  async restore(records: readonly StoredRecord<D>[]): Promise<void> {
+    refuseTooMany(records.length);
+    const rows = records.map((record): MongoRow => {
+      const { version, createdAt, updatedAt } = record;
+      return { ...this.#newRow(record, createdAt), version, updatedAt };
+    });
+    if (rows.length === 0) return;
+    await overMongo(() =>
+      this.#adapter.records.bulkWrite(
+        rows.map((row) => ({
+          replaceOne: { filter: { _id: row._id }, replacement: row, upsert: true },
+        })),
+        { ordered: false, timestamps: false },
+      ),
+    );
   }
 
   clear(): Promise<number> {
@@ -296,6 +310,13 @@ export class MongoRecordStore<D extends Doc = Doc> implements RecordStore<D> {
       updatedAt: row.updatedAt,
     };
   }
+}
+
+function refuseTooMany(records: number): void {
+  if (records > limits.insertManyMax)
+    throw new AppError("INVALID_INPUT", {
+      reason: `at most ${limits.insertManyMax} records at a time`,
+    });
 }
 
 /** Only the fields that a patch names are written, so that a small change of a large record stays small. */

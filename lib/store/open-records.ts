@@ -75,6 +75,7 @@ function handle<D extends Doc>(key: string, entry: Shared, store: RecordStore<D>
     insertMany: (docs) => store.insertMany(docs),
     updateIf: (id, version, patch) => store.updateIf(id, version, patch),
     removeMany: (ids) => store.removeMany(ids),
+    restore: (records) => store.restore(records),
     clear: () => store.clear(),
     stream: (filter) => store.stream(filter),
     async close() {

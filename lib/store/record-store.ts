@@ -111,6 +111,12 @@ export interface RecordStore<D extends Doc = Doc> {
   ): Promise<StoredRecord<D>>;
   /** Removes what exists of `ids`; answers the ids that it removed. */
   removeMany(ids: readonly string[]): Promise<string[]>;
+  /**
+   * Takes records over as they are, id, version and times included, from another store or a copy; what bears one of
+   * their ids is replaced. At most `insertManyMax` at a time. Safe to repeat, which is what to do when it failed: some
+   * may be stored. For nobody but whoever moves records: no version is compared.
+   */
+  restore(records: readonly StoredRecord<D>[]): Promise<void>;
   /** Removes everything; answers how many records. */
   clear(): Promise<number>;
   /** All matching records by rising id, never more than a batch in memory. */

@@ -112,10 +112,7 @@ export class SqliteRecordStore<D extends Doc = Doc> implements RecordStore<D> {
   }
 
   async insertMany(docs: readonly (D & { id?: string })[]): Promise<StoredRecord<D>[]> {
-    if (docs.length > limits.insertManyMax)
-      throw new AppError("INVALID_INPUT", {
-        reason: `at most ${limits.insertManyMax} records at a time`,
-      });
+    refuseTooMany(docs.length);
     const now = this.#now();
     const made = docs.map((input) => {
       const { content, text } = contentOf(this.collection, input);
@@ -165,6 +162,26 @@ export class SqliteRecordStore<D extends Doc = Doc> implements RecordStore<D> {
       ),
     );
     return unique.filter((_, n) => results[n]!.ok);
+  }
+
+  async restore(records: readonly StoredRecord<D>[]): Promise<void> {
+    refuseTooMany(records.length);
+    if (records.length === 0) return;
+    await this.#db.write(
+      records.flatMap((record): Statement[] => {
+        const { content, text } = contentOf(this.collection, record);
+        const { id, version, createdAt, updatedAt } = record;
+        return [
+          {
+            sql: `INSERT INTO ${this.#table} (id, version, schema_version, created_at, updated_at, doc) VALUES (?, ?, ?, ?, ?, ?)
+              ON CONFLICT (id) DO UPDATE SET version = excluded.version, schema_version = excluded.schema_version,
+              created_at = excluded.created_at, updated_at = excluded.updated_at, doc = excluded.doc`,
+            params: [id, version, this.collection.schemaVersion, createdAt, updatedAt, text],
+          },
+          ...indexTextStatements(this.collection, id, content),
+        ];
+      }),
+    );
   }
 
   async clear(): Promise<number> {
@@ -255,4 +272,11 @@ export class SqliteRecordStore<D extends Doc = Doc> implements RecordStore<D> {
       updatedAt: row.updated_at,
     };
   }
+}
+
+function refuseTooMany(records: number): void {
+  if (records > limits.insertManyMax)
+    throw new AppError("INVALID_INPUT", {
+      reason: `at most ${limits.insertManyMax} records at a time`,
+    });
 }

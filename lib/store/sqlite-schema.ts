@@ -118,7 +118,9 @@ async function matchIndexes(db: Database, collection: Collection): Promise<void>
     )
     .map((row) => row.name);
   const statements = [
-    ...present.filter((name) => !wanted.has(name)).map((name) => ({ sql: `DROP INDEX IF EXISTS ${name}` })),
+    ...present
+      .filter((name) => !wanted.has(name))
+      .map((name) => ({ sql: `DROP INDEX IF EXISTS ${name}` })),
     ...[...wanted].filter(([name]) => !present.includes(name)).map(([, sql]) => ({ sql })),
   ];
   if (statements.length > 0) await db.write(statements);

@@ -23,6 +23,7 @@ export function tellingChanges(store: RecordStore, changed: () => Promise<void>)
     insertMany: (docs) => told(store.insertMany(docs)),
     updateIf: (id, version, patch) => told(store.updateIf(id, version, patch)),
     removeMany: (ids) => told(store.removeMany(ids)),
+    restore: (records) => told(store.restore(records)),
     clear: () => told(store.clear()),
     close: () => store.close(),
   };

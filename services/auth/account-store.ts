@@ -18,7 +18,11 @@ type Fields = {
 };
 export type Administrator = StoredRecord<Fields>;
 
-const administrators = defineCollection({ name: "administrator", filters: { username: "text" } });
+/** The accounts. */
+export const administrators = defineCollection({
+  name: "administrator",
+  filters: { username: "text" },
+});
 
 const FIRST_ADMINISTRATOR = "admin";
 

@@ -5,7 +5,7 @@ import { AppError } from "../../lib/errors.ts";
 import { clientNetworkOf } from "../../lib/net/client-network.policy.ts";
 import { acquireRedis, type RedisHandle } from "../../lib/redis.ts";
 import { implementService, type ServiceHost } from "../../lib/service.ts";
-import { AccountStore } from "./account-store.ts";
+import { AccountStore, administrators } from "./account-store.ts";
 import { authContract } from "./auth.contract.ts";
 import { CodeStore } from "./code-store.ts";
 import { authLimits } from "./config.ts";
@@ -166,7 +166,7 @@ async function issue(host: ServiceHost, state: State, actor: Required<Omit<Actor
   return { token, digest, expiresAt };
 }
 
-export const authService = implementService(authContract, {
+const authHandlers = implementService(authContract, {
   start: open,
   stop: async ({ adoption, accounts, tokens, redis }) => {
     await adoption.settled();
@@ -194,3 +194,5 @@ export const authService = implementService(authContract, {
     "auth.revoked": (payload, state) => end(state, (payload as { session: string }).session),
   },
 });
+
+export const authService = { ...authHandlers, collections: [administrators] };

@@ -45,6 +45,48 @@ export function recordStoreSuite(name: string, harness: () => Promise<RecordStor
     };
     const ids = (rows: readonly StoredRecord[]) => rows.map(({ id }) => id);
 
+    describe("records that are taken over", () => {
+      const record = (id: string, more: object = {}) => ({
+        id,
+        version: 7,
+        createdAt: 1_000,
+        updatedAt: 2_000,
+        title: `clip ${id}`,
+        ...more,
+      });
+
+      test("keep id, version and times, and are listed, searched and changed like others", async () => {
+        await store.restore([record("a", { kind: "video" }), record("b", { title: "日记" })]);
+        expect(await store.get("a")).toEqual(record("a", { kind: "video" }));
+        expect(ids((await store.list({ search: "日", limit: 10 })).rows)).toEqual(["b"]);
+        expect(ids((await store.list({ filter: { kind: "video" }, limit: 10 })).rows)).toEqual([
+          "a",
+        ]);
+        const changed = await store.updateIf("a", 7, { title: "next" });
+        expect(changed).toMatchObject({ version: 8, createdAt: 1_000, title: "next" });
+        await reopen(clips);
+        expect(await store.get("b")).toEqual(record("b", { title: "日记" }));
+      });
+
+      test("replace what bears their id, words that are searched included; repeating changes nothing", async () => {
+        await store.insert({ id: "a", title: "earlier words", kind: "audio" });
+        for (let times = 0; times < 2; times += 1) await store.restore([record("a")]);
+        expect(await store.count()).toBe(1);
+        expect(await store.get("a")).toEqual(record("a"));
+        expect(await store.count({ search: "earlier" })).toBe(0);
+        expect(await store.count({ search: "clip" })).toBe(1);
+        expect(await store.count({ filter: { kind: "audio" } })).toBe(0);
+      });
+
+      test("none are no call; more than the limit are refused", async () => {
+        await store.restore([]);
+        await expect(
+          store.restore(Array.from({ length: 1_001 }, (_, n) => record(`${n}`))),
+        ).rejects.toMatchObject({ type: "INVALID_INPUT" });
+        expect(await store.count()).toBe(0);
+      });
+    });
+
     describe("single records", () => {
       test("a stored record is read as it was answered, also after the store was closed", async () => {
         const stored = await store.insert({ title: "日记", spec: { codec: null, sizes: [1, 2] } });
