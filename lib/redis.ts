@@ -4,10 +4,10 @@ import { type DependencyReporter, dependenciesOf } from "./dependency-state.ts";
 
 /** Limits of the connection, in milliseconds. */
 const limits = {
-  /** One command; what it was to speed up is then done without it. */
+  /** One command; what it was to speed up is then done without it. Less than a health check waits. */
   commandMs: 500,
   /** Silence on commands that wait: the connection is given up, so that nothing more waits for it. */
-  silenceMs: 1_000,
+  silenceMs: 800,
   connectMs: 3_000,
   /** First wait before a new try; doubles up to `reconnectMsMax`. */
   reconnectMs: 50,

@@ -29,7 +29,8 @@ export class RedisTokenStore implements TokenStore {
 
   async find(digest: string, now: number): Promise<LoginToken | undefined> {
     const { client } = this.#redis;
-    const text = await client.get(keyOf(digest)).catch(() => null);
+    const text = await client.get(keyOf(digest)).catch(() => undefined);
+    if (text === undefined) return this.#durable.find(digest, now);
     if (text === ENDED) return undefined;
     if (text !== null) {
       const token: LoginToken = JSON.parse(text);
