@@ -254,7 +254,7 @@ install_packages_of() {
     chmod 0755 "$tools/node/bin/node"
     npm=(env "PATH=$tools/node/bin:$PATH" node "$tools/npm/bin/npm-cli.js")
   fi
-  (cd "$stage" && "${npm[@]}" install --no-save --omit=dev --ignore-scripts --no-audit --no-fund --loglevel=error --cache "$tools/cache")
+  (cd "$stage" && "${npm[@]}" install --no-save --omit=dev --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error --cache "$tools/cache")
 }
 
 changed=false
