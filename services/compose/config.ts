@@ -70,6 +70,8 @@ export const StandaloneLimits = z.strictObject({
   leaseLookMs: ms(100, 5_000, 1_000),
   /** A renewal that was longer on its way than this is not believed: its answer may have been overtaken. */
   renewalMsMax: ms(1_000, 60_000, 5_000),
+  /** Longest time that a scheduler may wait for the next question with one request. */
+  statusWaitMsMax: ms(0, 30_000, 5_000),
   /** Questions to the scheduler that may be open; more are refused. */
   questionsMax: z.int().min(10).max(10_000).default(2_000),
   /** Objects that one task may name. */

@@ -8,6 +8,7 @@ import {
   BridgeStatus,
   installationHeader,
   routeOfKind,
+  type StatusQuery,
 } from "../compose/standalone/bridge-wire.ts";
 import { type BridgeCalls, outcomeOf } from "./bridge-link.ts";
 import { type BridgeLimits, bridgeLimits } from "./config.ts";
@@ -70,8 +71,10 @@ export class BridgeHttp implements BridgeCalls {
     await this.#agent.destroy();
   }
 
-  async status(): Promise<BridgeStatus> {
-    const reply = await this.#send("GET", "/status");
+  async status({ asked, wait_ms: waitMs }: StatusQuery): Promise<BridgeStatus> {
+    const query = asked === undefined ? "" : `?asked=${asked}&wait_ms=${waitMs}`;
+    const timeoutMs = this.#limits.callMs + waitMs;
+    const reply = await this.#send("GET", `/status${query}`, undefined, timeoutMs);
     if (reply.status === 401 || reply.status === 403)
       throw unusable("it refuses our token; set BRIDGE_TOKEN to the one that it was started with");
     const parsed = reply.status === 200 ? BridgeStatus.safeParse(reply.body) : undefined;

@@ -8,6 +8,7 @@ import type {
   BridgeStatus,
   CancelAttempt,
   Question,
+  StatusQuery,
 } from "../compose/standalone/bridge-wire.ts";
 import { type BridgeLimits, bridgeLimits, schedulerConfig } from "./config.ts";
 import type {
@@ -22,7 +23,7 @@ import type { Leader, LeaderPorts } from "./leader.ts";
 
 /** The requests that a bridge answers. A rejection says nothing about what has happened there. */
 export interface BridgeCalls {
-  status(): Promise<BridgeStatus>;
+  status(query: StatusQuery): Promise<BridgeStatus>;
   begin(order: AttemptOrder): Promise<BeginOutcome>;
   attempt(query: AttemptQuery): Promise<AttemptView>;
   answer(answer: BridgeAnswer): Promise<unknown>;
@@ -75,6 +76,9 @@ export class BridgeLink {
   #nextAt: Ms;
   #inRound = false;
   #failures = 0;
+  #isBusy = false;
+  /** How many questions the bridge had asked when it was heard last. */
+  #asked: number | undefined;
   /** What the leader was told last, and when. */
   #told = "";
   #beatAt: Ms = Number.NEGATIVE_INFINITY;
@@ -110,7 +114,7 @@ export class BridgeLink {
       return { outcome: "refused", reason: `its order cannot be made: ${textOf(error)}` };
     }
     const answer = await this.#ports.calls.begin(prepared);
-    this.#soon(this.#limits.busyMs);
+    this.#soon(this.#limits.betweenMs);
     return answer;
   }
 
@@ -119,7 +123,7 @@ export class BridgeLink {
   }
 
   async probe(): Promise<{ boot: string }> {
-    const { boot } = await this.#ports.calls.status();
+    const { boot } = await this.#ports.calls.status({ wait_ms: 0 });
     return { boot };
   }
 
@@ -133,16 +137,19 @@ export class BridgeLink {
   async #round(): Promise<void> {
     this.#inRound = true;
     this.#nextAt = Number.POSITIVE_INFINITY;
-    const { idleMs, busyMs, retryMsMin, retryMsMax } = this.#limits;
+    const { idleMs, betweenMs, retryMsMin, retryMsMax } = this.#limits;
     let pauseMs: Ms;
     try {
       const isBusy = await this.#exchange();
       this.#failures = 0;
       this.#note("info", "is there");
-      pauseMs = isBusy ? busyMs : idleMs;
+      // While there is work, the bridge itself waits with its answer until there is something to tell.
+      this.#isBusy = isBusy;
+      pauseMs = isBusy ? betweenMs : idleMs;
     } catch (error) {
       pauseMs = Math.min(retryMsMax, retryMsMin * 2 ** Math.min(this.#failures, 10));
       this.#failures += 1;
+      this.#asked = undefined;
       this.#note("warn", `cannot be used: ${textOf(error)}`);
     }
     this.#inRound = false;
@@ -158,7 +165,9 @@ export class BridgeLink {
 
   /** @returns whether the bridge has anything to do. */
   async #exchange(): Promise<boolean> {
-    const status = await this.#ports.calls.status();
+    const waitMs = this.#isBusy && this.#asked !== undefined ? this.#limits.busyMs : 0;
+    const status = await this.#ports.calls.status({ asked: this.#asked, wait_ms: waitMs });
+    this.#asked = status.asked;
     const { boot, attempts, questions } = status;
     // Before anything that tells the leader of a new run: what is handed back is no lost node.
     const returns = questions.filter((one) => one.type === "handBack");
@@ -215,7 +224,7 @@ export class BridgeLink {
     this.#settle(boot, question)
       .then(
         // What follows from an answer, a free slot or another question, is there at once.
-        () => this.#soon(this.#limits.afterAnswerMs),
+        () => this.#soon(this.#limits.betweenMs),
         // Left open: the next round finds it again.
         (error) => this.#ports.log("info", `${this.name}: ${question.type}: ${textOf(error)}`),
       )

@@ -27,6 +27,8 @@ export const SchedulerConfig = z.strictObject({
   termEndMs: ms(10, 10_000, 1_000),
   /** How often the leader looks for jobs that an earlier one has stored after the take-over. */
   straysMs: ms(100, 60_000, 5_000),
+  /** A write that got no answer may still come through within this time. */
+  lateWriteMs: ms(1_000, 600_000, 30_000),
   /** Longest delay between two attempts. */
   backoffMsMax: ms(1_000, 86_400_000, 600_000),
   /** Jobs that may wait; one more is refused with QUEUE_FULL. */
@@ -59,12 +61,12 @@ export const logLinesMax = 2_000;
 
 /** Limits of the links to bridges outside the mesh. */
 export const BridgeLimits = z.strictObject({
-  /** Pause between two looks at a bridge that has work; how late its end may be noticed. */
+  /** Longest wait of a bridge that has work for something to tell; how late a stage may be noticed. */
   busyMs: ms(100, 5_000, 1_000),
   /** The same for one that has none; within `nodeFreshMs`, or it gets no work. */
   idleMs: ms(100, 10_000, 5_000),
-  /** An answered question is followed by a look after this time: often there is another. */
-  afterAnswerMs: ms(1, 1_000, 20),
+  /** Pause between two looks at a bridge that has work. */
+  betweenMs: ms(1, 1_000, 20),
   /** First and longest pause after a look that failed. */
   retryMsMin: ms(10, 10_000, 500),
   retryMsMax: ms(100, 60_000, 5_000),

@@ -134,6 +134,18 @@ export class SimulatedBridge {
     return { agent, desk: this.#desk };
   }
 
+  /** A machine that stands still answers when it goes on. */
+  async #newer(asked: number, waitMs: number): Promise<void> {
+    const { world } = this.#around;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    world.after(waitMs, resolve);
+    const end = this.#there().desk.listen(asked, resolve);
+    await promise;
+    end();
+    const stillMs = this.#node().frozenUntil - world.now;
+    if (stillMs > 0) await new Promise<void>((resolve) => world.after(stillMs, resolve));
+  }
+
   #calls(scheduler: Party): BridgeCalls & { statusAt: () => number } {
     const { world, network, checkers } = this.#around;
     let statusAt = 0;
@@ -144,13 +156,14 @@ export class SimulatedBridge {
       });
     return {
       statusAt: () => statusAt,
-      status: async () => {
-        const answer = await call(() => {
+      status: async ({ asked, wait_ms: waitMs }) => {
+        const answer = await call(async () => {
+          if (asked !== undefined && waitMs > 0) await this.#newer(asked, waitMs);
           const { agent, desk } = this.#there();
           const { slots } = this.#node();
           const status = desk.status(agent, { ...load, kinds: ["render"], slots });
           return { at: world.now, status };
-        });
+        }, bridgeLimits.callMs + waitMs);
         statusAt = answer.at;
         return answer.status;
       },

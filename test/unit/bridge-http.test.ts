@@ -55,16 +55,20 @@ describe("requests to a bridge", () => {
     "a server that is no bridge with leases (status %d) is named as such and gets no order",
     async (status, body) => {
       const client = await bridgeThat(answering(status, body));
-      await expect(client.status()).rejects.toThrow(/no bridge of this version that keeps leases/);
+      await expect(client.status({ wait_ms: 0 })).rejects.toThrow(
+        /no bridge of this version that keeps leases/,
+      );
     },
   );
 
   test("a bridge with another token is told from one that is away", async () => {
     const client = await bridgeThat(answering(401, {}));
-    await expect(client.status()).rejects.toThrow(/refuses our token; set BRIDGE_TOKEN/);
+    await expect(client.status({ wait_ms: 0 })).rejects.toThrow(
+      /refuses our token; set BRIDGE_TOKEN/,
+    );
     const closed = new BridgeHttp("http://127.0.0.1:9", { token: "x", installation: "y" });
     clients.push(closed);
-    await expect(closed.status()).rejects.toThrow(/no answer/);
+    await expect(closed.status({ wait_ms: 0 })).rejects.toThrow(/no answer/);
   });
 
   test("an order carries the task as documented, the attempt beside it, and who sends it", async () => {
@@ -130,7 +134,7 @@ describe("requests to a bridge", () => {
       },
       { ...bridgeLimits, answerBytesMax: 200_000 },
     );
-    await expect(client.status()).rejects.toThrow(/longer than 200000 bytes/);
+    await expect(client.status({ wait_ms: 0 })).rejects.toThrow(/longer than 200000 bytes/);
   });
 
   test("a redirect is not followed: the token is for the one address", async () => {
@@ -139,7 +143,7 @@ describe("requests to a bridge", () => {
       asked += 1;
       res.writeHead(307, { location: `http://${req.headers.host}/elsewhere` }).end();
     });
-    await expect(client.status()).rejects.toThrow(/GET \/status: 307/);
+    await expect(client.status({ wait_ms: 0 })).rejects.toThrow(/GET \/status: 307/);
     expect(asked).toBe(1);
   });
 });

@@ -132,6 +132,11 @@ export class AttemptDesk {
 
   // --- What the scheduler says ---
 
+  /** Calls `tell` when there is a question that was not asked yet when `seen` of them were. Answers what ends that. */
+  listen(seen: number, tell: () => void): () => void {
+    return this.#box.listen(seen, tell);
+  }
+
   /** @throws AppError UNAVAILABLE while orphans of an earlier run are being killed. */
   status(
     agent: NodeAgent,
@@ -148,6 +153,7 @@ export class AttemptDesk {
       protocol: 1,
       boot: this.#boot,
       beat: this.#beat,
+      asked: this.#box.asked,
       mark: this.#now(),
       draining: this.#draining,
       attempts,

@@ -20,6 +20,7 @@ import {
   type BridgeStatus,
   type CancelAttempt,
   routeOfKind,
+  type StatusQuery,
 } from "./bridge-wire.ts";
 import { PlainJobs } from "./plain-jobs.ts";
 import { SchedulerBinding } from "./scheduler-binding.ts";
@@ -88,7 +89,16 @@ export class BridgeHost {
     return this.#binding.admit(installation, () => this.#desk.isFree(node.agent));
   }
 
-  async status(): Promise<BridgeStatus> {
+  /** May wait for news, so that their way to the scheduler does not take a whole pause. */
+  async status({ asked, wait_ms: waitMs }: StatusQuery): Promise<BridgeStatus> {
+    if (asked !== undefined && waitMs > 0) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const timer = setTimeout(resolve, waitMs);
+      const end = this.#desk.listen(asked, resolve);
+      await promise;
+      clearTimeout(timer);
+      end();
+    }
     const load = await this.#meter.read();
     const { node, plain } = this.#parts;
     const slots = Math.max(0, this.#config.RENDER_SLOTS - plain.taken);

@@ -19,6 +19,7 @@ import {
   Installation,
   installationHeader,
   routeOfKind,
+  StatusQuery,
 } from "./bridge-wire.ts";
 import { isPlainKind, schemaOf } from "./plain-jobs.ts";
 
@@ -119,7 +120,7 @@ export class BridgeServer {
     const host = this.#there;
     const installation = req.headers[installationHeader];
     if (installation !== undefined) await host.admit(parse(Installation, installation));
-    if (path === "/status") return [200, await host.status()];
+    if (path === "/status") return [200, await host.status(parse(StatusQuery, query))];
     const body = wanted === "POST" ? await readBody(req, { multipart: false }) : {};
     if (path === "/answers") {
       host.answer(parse(BridgeAnswer, body));

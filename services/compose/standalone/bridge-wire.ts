@@ -94,6 +94,7 @@ export const BridgeStatus = heartbeat.report.omit({ node: true, beat: true }).ex
   protocol: z.literal(1),
   boot,
   beat: z.int(),
+  asked: z.int().min(0).describe("Questions asked so far in this run"),
   slots: z.int().min(0).max(slotsMax),
   mark: z
     .number()
@@ -102,6 +103,13 @@ export const BridgeStatus = heartbeat.report.omit({ node: true, beat: true }).ex
   questions: z.array(Question).max(questionsMax),
 });
 export type BridgeStatus = z.output<typeof BridgeStatus>;
+
+/** Query of `GET /status`: the answer may wait for a question that the scheduler has not seen. */
+export const StatusQuery = z.object({
+  asked: z.coerce.number().pipe(z.int().min(0)).optional().describe("As in the last answer"),
+  wait_ms: z.coerce.number().pipe(z.int().min(0).max(standaloneLimits.statusWaitMsMax)).default(0),
+});
+export type StatusQuery = z.output<typeof StatusQuery>;
 
 /** Query of `GET /jobs/{job_id}` for an attempt; with `mark` it renews the lease. */
 export const AttemptQuery = z.object({

@@ -11,6 +11,8 @@ interface Open {
 /** Questions that wait to be fetched and answered, each known by its id: asking again is the same question. */
 export class QuestionBox {
   readonly #open = new Map<string, Open>();
+  readonly #waiting = new Set<() => void>();
+  #asked = 0;
   readonly #openMax: number;
 
   constructor(openMax: number) {
@@ -25,7 +27,24 @@ export class QuestionBox {
       return Promise.reject(new AppError("UNAVAILABLE", { reason: "too many open questions" }));
     const { promise, resolve, reject } = Promise.withResolvers<BridgeAnswer>();
     this.#open.set(question.id, { question, promise, resolve, reject });
+    this.#asked += 1;
+    for (const tell of [...this.#waiting]) tell();
     return promise;
+  }
+
+  /** Questions asked so far. */
+  get asked(): number {
+    return this.#asked;
+  }
+
+  /**
+   * Calls `tell` with each next question, and at once when there was one that the other side has not seen.
+   * @returns Ends that.
+   */
+  listen(seen: number, tell: () => void): () => void {
+    this.#waiting.add(tell);
+    if (seen !== this.#asked) tell();
+    return () => this.#waiting.delete(tell);
   }
 
   /** An answer that came twice, or to a question of an earlier run, is none. */
@@ -35,15 +54,6 @@ export class QuestionBox {
     this.#open.delete(answer.id);
     if (answer.failed === undefined) open.resolve(answer);
     else open.reject(new AppError("UNAVAILABLE", { reason: answer.failed }));
-  }
-
-  /** Nobody waits for the answer any more. */
-  forget(id: string): void {
-    this.#open.delete(id);
-  }
-
-  has(id: string): boolean {
-    return this.#open.has(id);
   }
 
   list(): Question[] {
