@@ -90,8 +90,9 @@ export const limits = {
 
 /**
  * One collection of records. Every answer to a write means "on disk".
- * Errors: INVALID_INPUT (unknown field, wrong kind; names the field), NOT_FOUND, CONFLICT (id exists),
- * VERSION_CONFLICT, PAYLOAD_TOO_LARGE.
+ * Errors: INVALID_INPUT (unknown field, wrong kind; names the field; a document whose declared field holds another
+ * kind), NOT_FOUND, CONFLICT (id exists), VERSION_CONFLICT, PAYLOAD_TOO_LARGE; UNAVAILABLE while the store's server
+ * cannot be reached, where a write may yet have been done.
  */
 export interface RecordStore<D extends Doc = Doc> {
   readonly collection: Collection;
@@ -101,7 +102,11 @@ export interface RecordStore<D extends Doc = Doc> {
   list(query: ListQuery): Promise<{ rows: StoredRecord<D>[]; total: number }>;
   count(query?: Pick<ListQuery, "filter" | "search">): Promise<number>;
   insert(doc: D & { id?: string }): Promise<StoredRecord<D>>;
-  /** All or none. */
+  /**
+   * All or none: of a list that is refused nothing stays. Where the engine has no transactions (MongoDB) others may
+   * see a part of a list until it is answered, and a node or server that dies in the middle leaves a part, each record
+   * of it whole; with ids of his own the caller can tell.
+   */
   insertMany(docs: readonly (D & { id?: string })[]): Promise<StoredRecord<D>[]>;
   /** Changes a record if it still has `expectedVersion`; undefined changes whatever is stored. */
   updateIf(

@@ -144,6 +144,25 @@ export function recordStoreSuite(name: string, harness: () => Promise<RecordStor
         expect(ids(await store.insertMany([{ id: "x" }, { id: "y" }]))).toEqual(["x", "y"]);
       });
 
+      test("of two lists that meet in one id at the same time one is stored, and nothing of the other", async () => {
+        const other = await place.open(clips);
+        const list = (name: string) => [
+          ...Array.from({ length: 20 }, (_, n) => ({ id: `${name}${n}` })),
+          { id: "same" },
+        ];
+        const results = await Promise.allSettled([
+          store.insertMany(list("a")),
+          other.insertMany(list("b")),
+        ]);
+        await other.close();
+        const stored = ids((await store.list({ sort: "id", limit: 100 })).rows);
+        const expected = results.flatMap((result) =>
+          result.status === "fulfilled" ? ids(result.value) : [],
+        );
+        expect(stored).toEqual(expected.sort());
+        expect(stored).toHaveLength(21);
+      });
+
       test("a record that is too large is refused with the limit", async () => {
         await expect(store.insert({ note: "x".repeat(4 * 1024 * 1024) })).rejects.toMatchObject({
           type: "PAYLOAD_TOO_LARGE",
