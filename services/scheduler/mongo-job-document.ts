@@ -6,7 +6,9 @@ import type { JobDocument, NumberedLine, StoredEntry } from "./mongo-job-models.
 /** A change on its way to the database. */
 export interface Write {
   change: JobChange;
-  /** Place of a new job, number of the change of an old one. */
+  /** Of a new job. */
+  place: number;
+  /** Of a write that ends a job, takes its end back or leaves callbacks; else 0. */
   number: number;
   /** Mark of this very write. */
   by: string;
@@ -48,13 +50,13 @@ export const jobOf = (doc: Pick<JobDocument, "life">, spec: string): Job =>
   ({ spec: JSON.parse(spec) as JobSpec, ...JSON.parse(doc.life) }) as Job;
 
 export function newDocument(write: Write): JobDocument {
-  const { change, number, spec } = write;
+  const { change, place, number, spec } = write;
   const { log = [], outbox = [] } = change;
   const { id, kind, queue, owner, idempotencyKey } = change.next.spec;
   return {
     _id: id,
     ...changing(write),
-    place: number,
+    place,
     kind,
     queue,
     owner,

@@ -56,6 +56,8 @@ export type LeadershipDocument = Leadership & { _id: string };
 export interface TallyDocument {
   _id: string;
   upTo: number;
+  /** A place that was given at that time: the newest is looked for above it. */
+  places: number;
   term: number;
   counts: { queue: string; state: JobState; n: number }[];
 }
@@ -143,6 +145,7 @@ const tallySchema = new Schema<TallyDocument>(
   {
     _id: text,
     upTo: number,
+    places: number,
     term: number,
     counts: [new Schema({ queue: text, state, n: number }, plain)],
   },

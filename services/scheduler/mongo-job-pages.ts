@@ -52,8 +52,8 @@ export async function pageOf(
   return { docs, ...(full ? { next: `${last.place.toString(36)}.${last._id}` } : {}) };
 }
 
-/** The place of the newest job, wherever it was stored. */
-async function newestPlace(jobs: JobModels["jobs"], atLeast: number): Promise<number> {
+/** The place of the newest job, if it is above this one. */
+export async function newestPlace(jobs: JobModels["jobs"], atLeast: number): Promise<number> {
   const newest = await jobs
     .findOne({ place: { $gt: atLeast } }, { place: 1 })
     .sort({ place: -1 })

@@ -13,6 +13,7 @@ import type {
   OutboxEntry,
 } from "./job-store.ts";
 import { jobOf } from "./mongo-job-document.ts";
+import { takeOverJobs } from "./mongo-job-import.ts";
 import { MongoLeadership } from "./mongo-job-leadership.ts";
 import { MongoJobLog } from "./mongo-job-log.ts";
 import {
@@ -21,11 +22,12 @@ import {
   openJobModels,
   type SpecDocument,
 } from "./mongo-job-models.ts";
-import { Ordinals } from "./mongo-job-ordinals.ts";
+import { Ordinals, WriteOrdinals } from "./mongo-job-ordinals.ts";
 import { MongoJobOutbox } from "./mongo-job-outbox.ts";
-import { pageOf } from "./mongo-job-pages.ts";
+import { newestPlace, pageOf } from "./mongo-job-pages.ts";
 import { JobTally } from "./mongo-job-tally.ts";
 import { MongoJobWriter } from "./mongo-job-writer.ts";
+import type { MovingJob, TakenOver } from "./moving-job.ts";
 
 /**
  * Job store in MongoDB, without multi-document transactions: whatever must be atomic is one write of the job's
@@ -36,7 +38,8 @@ export class MongoJobStore implements JobStore {
   readonly #handle: MongoHandle;
   readonly #models: JobModels;
   readonly #limits: MongoJobLimits;
-  readonly #ordinals: Ordinals;
+  readonly #places = new Ordinals();
+  readonly #numbers: WriteOrdinals;
   readonly #writer: MongoJobWriter;
   readonly #tally: JobTally;
   readonly #log: MongoJobLog;
@@ -47,14 +50,15 @@ export class MongoJobStore implements JobStore {
     this.#handle = handle;
     this.#models = models;
     this.#limits = limits;
-    this.#ordinals = new Ordinals(limits.unsureMs);
+    this.#numbers = new WriteOrdinals(limits.unsureMs);
+    const ordinals = { places: this.#places, numbers: this.#numbers };
     this.#writer = new MongoJobWriter({
       models,
-      ordinals: this.#ordinals,
+      ...ordinals,
       limits,
       read: (docs) => this.#jobs(docs),
     });
-    this.#tally = new JobTally(models, this.#ordinals, limits);
+    this.#tally = new JobTally({ models, ...ordinals, limits });
     this.#log = new MongoJobLog(models, limits);
     this.#outbox = new MongoJobOutbox(models, limits);
     this.#leadership = new MongoLeadership(models, limits);
@@ -103,7 +107,7 @@ export class MongoJobStore implements JobStore {
 
   list(query: JobQuery): Promise<{ jobs: Job[]; next?: string }> {
     return overMongo(async () => {
-      const { docs, next } = await pageOf(this.#models, query, this.#ordinals.last, this.#limits);
+      const { docs, next } = await pageOf(this.#models, query, this.#places.last, this.#limits);
       return { jobs: await this.#jobs(docs), next };
     });
   }
@@ -191,14 +195,28 @@ export class MongoJobStore implements JobStore {
     });
   }
 
+  /** Takes jobs over from another store; at most a few hundred at a time. The caller leads under `term`. */
+  takeOverJobs(moving: readonly MovingJob[], term: number): Promise<TakenOver> {
+    const { specInlineChars } = this.#limits;
+    return overMongo(() => takeOverJobs(this.#models, moving, { term, specInlineChars }));
+  }
+
+  /** Above every place of a job, and every number that the sums of ended jobs have reached. */
+  async lastPlace(): Promise<number> {
+    await overMongo(() => this.#catchUp());
+    return Math.max(this.#places.last, this.#numbers.last);
+  }
+
   async close(): Promise<void> {
     await this.#tally.idle();
     await this.#handle.release();
   }
 
   async #catchUp(): Promise<void> {
-    this.#ordinals.reach((await this.#tally.read()).upTo);
-    this.#ordinals.reach(await newestNumber(this.#models, this.#ordinals.last));
+    const { jobs } = this.#models;
+    const { upTo, places } = await this.#tally.read();
+    this.#numbers.reach(await newestNumber(jobs, Math.max(upTo, this.#numbers.last)));
+    this.#places.reach(await newestPlace(jobs, Math.max(places, this.#places.last)));
   }
 
   #find(filter: { _id: string } | { owner: string; idempotencyKey: string }) {
@@ -224,19 +242,19 @@ export class MongoJobStore implements JobStore {
   }
 }
 
-/** The greatest number that a job bears, above this one. */
-async function newestNumber({ jobs }: JobModels, above: number): Promise<number> {
-  const top = async (field: "place" | "ended" | "reopened.at") => {
+/** The greatest number of a write that a job bears, if it is above this one. */
+async function newestNumber(jobs: JobModels["jobs"], above: number): Promise<number> {
+  const top = async (field: "ended" | "reopened.at") => {
     const doc = await jobs
       .findOne(
         // FerretDB uses a partial index only where its own condition is among the query's.
         { [field.split(".")[0]!]: { $exists: true }, [field]: { $gt: above } },
-        { place: 1, ended: 1, reopened: 1 },
+        { ended: 1, reopened: 1 },
       )
       .sort({ [field]: -1 })
-      .lean<Pick<JobDocument, "place" | "ended" | "reopened">>();
-    return doc ? [doc.place, doc.ended ?? 0, ...(doc.reopened ?? []).map(({ at }) => at)] : [];
+      .lean<Pick<JobDocument, "ended" | "reopened">>();
+    return doc ? [doc.ended ?? 0, ...(doc.reopened ?? []).map(({ at }) => at)] : [];
   };
-  const numbers = await Promise.all([top("place"), top("ended"), top("reopened.at")]);
+  const numbers = await Promise.all([top("ended"), top("reopened.at")]);
   return Math.max(above, ...numbers.flat());
 }

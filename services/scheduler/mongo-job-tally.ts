@@ -2,7 +2,7 @@ import type { MongoJobLimits } from "./config.ts";
 import type { JobState } from "./job.types.ts";
 import { jobStates } from "./job.types.ts";
 import { insertOnce, type JobModels, type TallyDocument } from "./mongo-job-models.ts";
-import type { Ordinals } from "./mongo-job-ordinals.ts";
+import type { Ordinals, WriteOrdinals } from "./mongo-job-ordinals.ts";
 
 const TALLY = "tally";
 
@@ -33,6 +33,13 @@ class Sums {
   }
 }
 
+interface TallyPorts {
+  models: JobModels;
+  places: Ordinals;
+  numbers: WriteOrdinals;
+  limits: MongoJobLimits;
+}
+
 /**
  * Counts without looking at every job. Each end of a job has a number, stored with the job in the same write. One
  * document holds the sums up to a number; what came later is few and counted by its index. The leader moves the number
@@ -43,27 +50,29 @@ class Sums {
 export class JobTally {
   readonly #models: JobModels;
   readonly #limits: MongoJobLimits;
-  readonly #ordinals: Ordinals;
+  readonly #places: Ordinals;
+  readonly #numbers: WriteOrdinals;
   #moving: Promise<void> | undefined;
   /** Sums of this process reach up to here. */
   #upTo = 0;
   /** When everything is counted anew, once after a take-over. */
   #recountAt = Number.POSITIVE_INFINITY;
 
-  constructor(models: JobModels, ordinals: Ordinals, limits: MongoJobLimits) {
+  constructor({ models, places, numbers, limits }: TallyPorts) {
     this.#models = models;
     this.#limits = limits;
-    this.#ordinals = ordinals;
+    this.#places = places;
+    this.#numbers = numbers;
   }
 
   /** There is a document to compare with. */
   async prepare(): Promise<void> {
-    await insertOnce(this.#models.tally, { _id: TALLY, upTo: 0, term: 0, counts: [] });
+    await insertOnce(this.#models.tally, { _id: TALLY, upTo: 0, places: 0, term: 0, counts: [] });
   }
 
   async read(): Promise<TallyDocument> {
     const tally = await this.#models.tally.findById(TALLY).lean<TallyDocument>();
-    return tally ?? { _id: TALLY, upTo: 0, term: 0, counts: [] };
+    return tally ?? { _id: TALLY, upTo: 0, places: 0, term: 0, counts: [] };
   }
 
   /**
@@ -101,7 +110,7 @@ export class JobTally {
   wrote(term: number): void {
     if (this.#moving) return;
     const recounts = performance.now() >= this.#recountAt;
-    if (!recounts && this.#ordinals.settled - this.#upTo < this.#limits.tallyEach) return;
+    if (!recounts && this.#numbers.settled - this.#upTo < this.#limits.tallyEach) return;
     if (recounts) this.#recountAt = Number.POSITIVE_INFINITY;
     this.#moving = this.#move(term, recounts)
       // The next write tries again; until then counting costs a little more.
@@ -118,7 +127,7 @@ export class JobTally {
 
   async #move(term: number, recounts: boolean): Promise<void> {
     const { upTo, counts } = await this.read();
-    const next = this.#ordinals.settled;
+    const next = this.#numbers.settled;
     if (next <= upTo) {
       this.#upTo = upTo;
       return;
@@ -128,7 +137,7 @@ export class JobTally {
       .addAll(await this.#ended(recounts ? 0 : upTo, next));
     const moved = await this.#models.tally.updateOne(
       { _id: TALLY, upTo, term: { $lte: term } },
-      { $set: { upTo: next, counts: sums.all } },
+      { $set: { upTo: next, places: this.#places.last, counts: sums.all } },
     );
     if (moved.matchedCount === 1) this.#upTo = next;
   }

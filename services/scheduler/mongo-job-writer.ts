@@ -2,16 +2,18 @@ import { randomBytes } from "node:crypto";
 import { AppError } from "../../lib/errors.ts";
 import type { MongoJobLimits } from "./config.ts";
 import { GroupCommit, type Outcome } from "./group-commit.ts";
+import { isEnded } from "./job.step.ts";
 import type { Job } from "./job.types.ts";
 import type { ChangeResult, JobChange } from "./job-store.ts";
 import { bulkErrors, failureOf, isDuplicate, type OperationError } from "./mongo-bulk.ts";
 import { lifeOf, newDocument, updateOf, type Write } from "./mongo-job-document.ts";
 import type { JobDocument, JobModels, SpecDocument } from "./mongo-job-models.ts";
-import type { Ordinals } from "./mongo-job-ordinals.ts";
+import type { Ordinals, WriteOrdinals } from "./mongo-job-ordinals.ts";
 
 export interface WriterPorts {
   models: JobModels;
-  ordinals: Ordinals;
+  places: Ordinals;
+  numbers: WriteOrdinals;
   limits: MongoJobLimits;
   /** The jobs of these documents. */
   read(docs: readonly JobDocument[]): Promise<Job[]>;
@@ -24,7 +26,8 @@ export interface WriterPorts {
 export class MongoJobWriter {
   readonly #models: JobModels;
   readonly #limits: MongoJobLimits;
-  readonly #ordinals: Ordinals;
+  readonly #places: Ordinals;
+  readonly #numbers: WriteOrdinals;
   readonly #read: WriterPorts["read"];
   readonly #inserts: GroupCommit<Write, ChangeResult>;
   readonly #updates: GroupCommit<Write, ChangeResult>;
@@ -33,10 +36,11 @@ export class MongoJobWriter {
   readonly #name = randomBytes(6).toString("base64url");
   #writes = 0;
 
-  constructor({ models, ordinals, limits, read }: WriterPorts) {
+  constructor({ models, places, numbers, limits, read }: WriterPorts) {
     this.#limits = limits;
     this.#models = models;
-    this.#ordinals = ordinals;
+    this.#places = places;
+    this.#numbers = numbers;
     this.#read = read;
     const { groupMax, groupsUnderWayMax: underWayMax } = limits;
     const keyOf = ({ change }: Write) => change.next.spec.id;
@@ -65,19 +69,17 @@ export class MongoJobWriter {
     const life = this.#bounded(lifeOf(change.next));
     const isNew = change.expectedVersion === 0;
     const spec = isNew ? this.#bounded(JSON.stringify(change.next.spec)) : "";
-    const number = this.#ordinals.take();
     this.#writes += 1;
-    const write = { change, life, number, by: `${this.#name}${this.#writes.toString(36)}` };
-    try {
-      const result = await (isNew
+    const by = `${this.#name}${this.#writes.toString(36)}`;
+    const place = isNew ? this.#places.take() : 0;
+    const send = async (number: number) => {
+      const write = { change, life, place, number, by };
+      return isNew
         ? this.#inserts.add(await this.#withSpec(write, spec))
-        : this.#updates.add(write));
-      this.#ordinals.settle(number);
-      return result;
-    } catch (error) {
-      this.#ordinals.lose(number);
-      throw error;
-    }
+        : this.#updates.add(write);
+    };
+    const isNumbered = isEnded(change.next.state) || (change.outbox ?? []).length > 0;
+    return isNumbered ? this.#numbers.use(send) : send(0);
   }
 
   #bounded(text: string): string {
@@ -191,7 +193,11 @@ export class MongoJobWriter {
         const { ended, state } = current?.doc ?? {};
         const waits = current?.doc.version === write.change.expectedVersion;
         if (waits && ended !== undefined && state !== undefined)
-          return this.#updateEnded(write, { ended, state });
+          return write.number > 0
+            ? this.#updateEnded(write, { ended, state })
+            : this.#numbers.use((number) =>
+                this.#updateEnded({ ...write, number }, { ended, state }),
+              );
         return refusal(write, current);
       }),
     );
