@@ -32,6 +32,8 @@ const { calculateObjectSize } = mongoose.mongo.BSON;
 
 /** Writers of other nodes may come first; more often than this in a row they do not. */
 const UPDATE_TRIES_MAX = 50;
+/** Of one long removal; other callers need connections too. */
+const REMOVALS_AT_ONCE = 25;
 /** MongoDB takes documents of 16 MiB, search tokens included; some room is left for the envelope. */
 const STORED_BYTES_MAX = 15.5 * 1024 * 1024;
 /** What lists and single reads do not need to carry. */
@@ -140,10 +142,15 @@ export class MongoRecordStore<D extends Doc = Doc> implements RecordStore<D> {
       });
     const unique = [...new Set(ids)];
     // One by one, since a removal of many tells only how many went, not which.
-    const removed = await overMongo(() =>
-      Promise.all(unique.map((id) => this.#adapter.removeMany({ _id: id }))),
-    );
-    return unique.filter((_, n) => removed[n] === 1);
+    const removed: string[] = [];
+    for (let start = 0; start < unique.length; start += REMOVALS_AT_ONCE) {
+      const part = unique.slice(start, start + REMOVALS_AT_ONCE);
+      const counts = await overMongo(() =>
+        Promise.all(part.map((id) => this.#adapter.removeMany({ _id: id }))),
+      );
+      removed.push(...part.filter((_, n) => counts[n] === 1));
+    }
+    return removed;
   }
 
   async restore(records: readonly StoredRecord<D>[]): Promise<void> {
