@@ -20,6 +20,7 @@ import { viewOf } from "./job-view.ts";
 import type { LeaderPorts } from "./leader-ports.ts";
 import { OutboxSender } from "./outbox-sender.ts";
 import type { JobView } from "./scheduler.contract.ts";
+import { StrayJobs } from "./stray-jobs.ts";
 
 export type { SubmitRequest } from "./job-request.ts";
 export type { LeaderPorts } from "./leader-ports.ts";
@@ -42,17 +43,14 @@ export class Leader {
   readonly #actors: JobActors;
   readonly #dispatcher: Dispatcher;
   readonly #outbox: OutboxSender;
+  readonly #strays: StrayJobs;
   /** Jobs whose acceptance is being stored, for the bound of the queue. */
   #accepting = 0;
-  #straysAt: Ms;
-  /** The store may hold active jobs that nobody here has heard of: a write without an answer came through late. */
-  #mayMissJobs = false;
   #closed = false;
 
   private constructor(ports: LeaderPorts, config: SchedulerConfig) {
     this.#ports = ports;
     this.#config = config;
-    this.#straysAt = ports.store.exclusive ? Number.POSITIVE_INFINITY : ports.now();
     this.#outbox = new OutboxSender(
       {
         store: ports.store,
@@ -76,15 +74,23 @@ export class Leader {
         moved: (before, after, effects) => this.#dispatcher.moved(before, after, effects),
         gone: (id) => this.#dispatcher.unclaim(id),
         rearm: () => ports.rearm?.(),
-        unknownOutcome: () => {
-          this.#mayMissJobs = true;
-        },
+        unknownOutcome: () => this.#strays.unknownOutcome(),
         settled: (entry) => this.#outbox.add(entry),
         step: ports.step,
       },
       config,
     );
     this.#dispatcher = new Dispatcher(ports, config, this.#actors);
+    this.#strays = new StrayJobs(
+      {
+        store: ports.store,
+        term: ports.term,
+        now: ports.now,
+        isKnown: (id) => this.#actors.get(id) !== undefined,
+        found: (id) => this.#actors.doubt(id),
+      },
+      config,
+    );
   }
 
   /** Reads what the last leader left: waiting and running jobs, paused queues. Callbacks follow with the first tick. */
@@ -357,29 +363,14 @@ export class Leader {
     if (!this.#closed && !this.#ports.holdsLease()) this.#depose();
     if (this.#closed) return;
     const now = this.#ports.now();
-    const work = [this.#outbox.tick(), this.#dispatcher.tick(now)];
-    if (now >= this.#straysAt) work.push(this.#adoptStrays(now));
-    // A job that ended in a write without an answer has left its callback in the store.
+    if (this.#strays.isDue(now)) this.#outbox.lookAgain();
+    const work = [this.#outbox.tick(), this.#dispatcher.tick(now), this.#strays.tick(now)];
+    // A write without an answer may have left a callback in the store.
     if (this.#actors.hasUnsure())
       work.push(this.#actors.resync().then(() => this.#outbox.lookAgain()));
     for (const result of await Promise.allSettled(work))
       if (result.status === "rejected") this.#ports.log("warn", `sweep: ${result.reason}`);
     this.#dispatcher.place();
-  }
-
-  /** An earlier leader's write may reach a store without transactions after the take-over. */
-  async #adoptStrays(now: Ms): Promise<void> {
-    const { store, term } = this.#ports;
-    this.#straysAt = now + this.#config.straysMs;
-    this.#outbox.lookAgain();
-    const mayMissJobs = this.#mayMissJobs;
-    // If no answer comes now, they are strays no more and still unknown.
-    this.#mayMissJobs = true;
-    for (const { spec } of await store.strays(term)) this.#actors.doubt(spec.id);
-    if (mayMissJobs)
-      for await (const { spec } of store.active())
-        if (!this.#actors.get(spec.id)) this.#actors.doubt(spec.id);
-    this.#mayMissJobs = false;
   }
 
   /** When `tick` has something to do; nothing: it can sleep until somebody speaks. */
@@ -389,7 +380,7 @@ export class Leader {
       this.#dispatcher.nextWakeAt(),
       this.#outbox.nextAt(),
       this.#actors.hasUnsure() ? this.#ports.now() + this.#config.sweepMs : undefined,
-      Number.isFinite(this.#straysAt) ? this.#straysAt : undefined,
+      this.#strays.nextAt(),
     ].filter((at) => at !== undefined);
     return times.length > 0 ? Math.min(...times) : undefined;
   }

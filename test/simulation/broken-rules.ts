@@ -142,7 +142,7 @@ export const brokenRules = {
     }),
   },
   "lease-unchecked": {
-    invariant: "attempts",
+    invariant: "one leader",
     about: "A leader goes on after its lease without asking the clock",
     wrapLeaderPorts: (ports) => ({ ...ports, holdsLease: () => true }),
   },
@@ -159,8 +159,9 @@ export const brokenRules = {
   },
   "strays-ignored": {
     invariant: "no job lost",
-    about: "A job that an earlier leader has stored late is not adopted",
-    wrapStore: (store) => ({ ...store, strays: async () => [] }),
+    about:
+      "Jobs that were stored late, by an earlier leader or after their writer gave up, are not looked for",
+    config: { straysMs: 3_600_000 },
   },
   "bridge-not-fenced": {
     invariant: "one result",
@@ -173,9 +174,10 @@ export const brokenRules = {
   },
   "bridge-lease-for-ever": {
     invariant: "leases",
-    about: "A bridge outside the mesh that was renewed once goes on without end",
+    about: "A bridge outside the mesh that was renewed once goes on, whatever it is told",
     bridge: (calls) => ({
       ...calls,
+      cancel: async () => undefined,
       attempt: (query) =>
         calls.attempt(query.mark === undefined ? query : { ...query, lease_ms: 3_600_000 }),
     }),

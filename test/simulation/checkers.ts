@@ -13,7 +13,7 @@ export const invariants = {
   leases: "no lease outlives its expiry plus one sweep, and no process its lease",
   cancel: "a cancelled job stays so unless somebody asks for a retry",
   "no starvation": "a job that could run is started within its bound",
-  "one leader": "while one leads, nobody else counts on a lease or changes an active job",
+  "one leader": "while one leads, nobody else counts on a lease, answers or changes an active job",
 } as const;
 export type Invariant = keyof typeof invariants;
 
@@ -265,6 +265,14 @@ export class Checkers {
 
   // --- What is told ---
 
+  /** A scheduler has answered out of its memory. */
+  remembered(run: string): void {
+    this.#check(
+      "one leader",
+      run === this.#holder,
+      () => `${run} told what it remembered while ${this.#holder} led`,
+    );
+  }
   /** A leader has answered the report of an end. */
   told(key: AttemptKey & { boot: string }, outcome: string): void {
     if (outcome === "fenced") {

@@ -98,6 +98,9 @@ export class SimulatedStore {
   read(id: string): Promise<Job | undefined> {
     return this.#memory.get(id);
   }
+  async all(): Promise<Job[]> {
+    return (await this.#memory.list({ limit: 100_000 })).jobs;
+  }
   active(): AsyncIterable<Job> {
     return this.#memory.active();
   }

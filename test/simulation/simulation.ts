@@ -236,18 +236,20 @@ class Simulation {
 
   #toLeader(node: SimulatedNode): ToLeader {
     const { boot } = node;
-    const call = async <T>(handle: (leader: LeaderCalls) => Promise<T>): Promise<T> => {
+    const call = async <T>(handle: (leader: LeaderCalls, run: string) => Promise<T>) => {
       const leader = this.#knownLeader();
       if (!leader) throw new Error("no scheduler is known");
       const options = { timeoutMs: callMs, idempotent: true };
-      return this.#network.call(node, leader, async () => handle(leader.calls()), options);
+      const handler = async () => handle(leader.calls(), leader.run);
+      return this.#network.call<T>(node, leader, handler, options);
     };
     return {
       heartbeat: async (report, attempts) => {
         const sentAt = this.#world.now;
-        const answer = await call(async (leader) => {
+        const answer = await call(async (leader, run) => {
           this.#checkers.beat(node.name, sentAt);
           const heard = await leader.heartbeat(report, attempts);
+          this.#checkers.remembered(run);
           this.#world.note(
             () =>
               `${boot} beats ${report.beat}: holds [${names(attempts)}], renewed [${names(heard.renewed)}], fenced [${names(heard.fenced)}]`,
@@ -274,8 +276,9 @@ class Simulation {
         await call((leader) => leader.handBack({ ...holder, attempts, cause }));
       },
       isCommitted: ({ jobId, attempt }) =>
-        call(async (leader) => {
+        call(async (leader, run) => {
           const job = await leader.get(jobId);
+          this.#checkers.remembered(run);
           return job.state === "success" && job.attempt === attempt;
         }),
     };
@@ -441,6 +444,8 @@ class Simulation {
     const accepted = new Map<string, Job | undefined>();
     for (const { ids } of this.#client.jobs.values())
       for (const id of ids) accepted.set(id, await this.#store.read(id));
+    // Also those of which no client ever heard.
+    for (const job of await this.#store.all()) accepted.set(job.spec.id, job);
     this.#checkers.atRest(accepted, this.#storage.objects);
   }
 }
