@@ -4,7 +4,7 @@ import { round } from "./jobs-measure.ts";
 
 const CREATED_AT = 1_700_000_000_000;
 /** Jobs that wait or run at every size: what grows is the past. */
-export const ACTIVE = 500;
+export const ACTIVE = 200;
 const PAGE = 50;
 
 /** Of a thousand ended jobs five failed and one was cancelled. */

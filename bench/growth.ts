@@ -64,7 +64,7 @@ async function mongoPlace(): Promise<Place | string> {
 /** A command for each job, as a store without groups would send them, over 16 connections. */
 async function singleCommands(db: mongoose.mongo.Db): Promise<string> {
   const jobs = db.collection<{ _id: string; version: number; by: string }>("jobs");
-  const found = await jobs.find({ active: { $gte: 0 } }).toArray();
+  const found = await jobs.find({ active: { $exists: true } }).toArray();
   let at = 0;
   const client = async () => {
     for (let job = found[at++]; job; job = found[at++])

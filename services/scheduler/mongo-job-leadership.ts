@@ -9,6 +9,9 @@ import {
 
 const LEADER = "leader";
 
+/** Active jobs of earlier terms. Without the first condition FerretDB reads every job there ever was. */
+const activeBelow = (term: number) => ({ active: { $exists: true, $lt: term } });
+
 /**
  * Who leads, and that nobody else can change a job: the document says who, and each active job carries the term of
  * its last writer, which every change compares in the very write.
@@ -55,10 +58,7 @@ export class MongoLeadership {
       this.renew(term).catch(() => undefined);
     }, this.#limits.fenceRenewMs);
     try {
-      await this.#models.jobs.updateMany(
-        { active: { $lt: term } },
-        { $max: { term, active: term } },
-      );
+      await this.#models.jobs.updateMany(activeBelow(term), { $max: { term, active: term } });
     } finally {
       clearInterval(renewals);
     }
@@ -79,7 +79,7 @@ export class MongoLeadership {
   /** Active jobs whose last writer had an earlier term, with the term raised. */
   async strays(term: number): Promise<JobDocument[]> {
     const found = await this.#models.jobs
-      .find({ active: { $lt: term } }, { _id: 1 })
+      .find(activeBelow(term), { _id: 1 })
       .lean<{ _id: string }[]>();
     for (const { _id } of found) this.#strays.add(_id);
     const ids = [...this.#strays];

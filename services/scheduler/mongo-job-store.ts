@@ -13,7 +13,7 @@ import type {
   OutboxEntry,
 } from "./job-store.ts";
 import { jobOf } from "./mongo-job-document.ts";
-import { takeOverJobs } from "./mongo-job-import.ts";
+import { movedJobs, takeOverJobs } from "./mongo-job-import.ts";
 import { MongoLeadership } from "./mongo-job-leadership.ts";
 import { MongoJobLog } from "./mongo-job-log.ts";
 import {
@@ -118,7 +118,7 @@ export class MongoJobStore implements JobStore {
 
   async *active(): AsyncIterable<Job> {
     const cursor = this.#models.jobs
-      .find({ active: { $gte: 0 } })
+      .find({ active: { $exists: true } })
       .lean<JobDocument[]>()
       .cursor({ batchSize: this.#limits.readMax });
     let docs: JobDocument[] = [];
@@ -199,6 +199,11 @@ export class MongoJobStore implements JobStore {
   takeOverJobs(moving: readonly MovingJob[], term: number): Promise<TakenOver> {
     const { specInlineChars } = this.#limits;
     return overMongo(() => takeOverJobs(this.#models, moving, { term, specInlineChars }));
+  }
+
+  /** Jobs with all that belongs to them, to compare with those of another store. */
+  movedJobs(ids: readonly string[]): Promise<MovingJob[]> {
+    return overMongo(() => movedJobs(this.#models, ids, (docs) => this.#jobs(docs)));
   }
 
   /** Above every place of a job, and every number that the sums of ended jobs have reached. */

@@ -88,7 +88,7 @@ export class JobTally {
     const [tally, active] = await Promise.all([
       this.read(),
       this.#models.jobs.aggregate<{ _id: Omit<Counted, "n">; n: number }>([
-        { $match: { active: { $gte: 0 } } },
+        { $match: { active: { $exists: true } } },
         { $group: { _id: { queue: "$queue", state: "$state" }, n: { $sum: 1 } } },
       ]),
     ]);
@@ -146,7 +146,7 @@ export class JobTally {
   async #ended(from: number, to: number): Promise<Counted[]> {
     const [ends, reopened] = await Promise.all([
       this.#models.jobs.aggregate<{ _id: Omit<Counted, "n">; n: number }>([
-        { $match: { ended: { $gt: from, $lte: to } } },
+        { $match: { ended: { $exists: true, $gt: from, $lte: to } } },
         { $group: { _id: { queue: "$queue", state: "$state" }, n: { $sum: 1 } } },
       ]),
       this.#models.jobs
