@@ -5,6 +5,8 @@ import { type Config, ConfigError } from "../../lib/config.ts";
 import { gatewayLimits } from "./config.ts";
 
 export type Handler = (req: IncomingMessage, res: ServerResponse) => void;
+/** Hears that an answer has ended or its client has gone, after so many milliseconds. */
+export type EndListener = (req: IncomingMessage, res: ServerResponse, ms: number) => void;
 
 const sentences: Record<string, (config: Config) => string> = {
   EADDRINUSE: ({ HOST, PORT }) =>
@@ -25,6 +27,7 @@ export class EdgeServer {
   readonly #stopping = new AbortController();
   readonly #config: Config;
   #handler: Handler | undefined;
+  #ended: EndListener | undefined;
   /** Requests that have no complete answer yet. */
   #open = 0;
   #closed: Promise<void> | undefined;
@@ -78,15 +81,18 @@ export class EdgeServer {
     return this.#stopping.signal;
   }
 
-  serve(handler: Handler): void {
+  serve(handler: Handler, ended?: EndListener): void {
     this.#handler = handler;
+    this.#ended = ended;
   }
 
   #dispatch(req: IncomingMessage, res: ServerResponse): void {
     this.#open += 1;
     // Each layer of a streamed answer listens for its close: a fixed number, though above Node's alarm of 10.
     res.setMaxListeners(24);
+    const startedAt = performance.now();
     res.once("close", () => {
+      this.#ended?.(req, res, performance.now() - startedAt);
       this.#open -= 1;
       if (this.#open === 0 && this.#stopping.signal.aborted) this.#server.closeAllConnections();
     });

@@ -2,12 +2,11 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Logger, Service, ServiceSchema } from "moleculer";
 import { routesOf } from "../../lib/contract.ts";
 import type { NodeEnv } from "../../lib/service.ts";
-import type { Metrics } from "../../lib/telemetry/metrics.ts";
 import { telemetryOf } from "../../lib/telemetry/node-telemetry.ts";
 import { contracts } from "../contracts.ts";
 import { failure } from "./answer.ts";
 import { docsRoutes } from "./docs-routes.ts";
-import { EdgeServer } from "./edge-server.ts";
+import { EdgeServer, type EndListener, type Handler } from "./edge-server.ts";
 import { clearSpool } from "./multipart.ts";
 import { openApiDocument } from "./openapi.ts";
 import { RateLimit } from "./rate-limit.ts";
@@ -36,25 +35,19 @@ function cleanHeaders(req: IncomingMessage): void {
 }
 
 /** Counts each answer, and writes one line of it at level info. The path only: queries carry signatures. */
-function watchAnswer(
-  {
-    logger,
-    metrics,
-    isLogged,
-  }: { logger: Logger; metrics: Metrics | undefined; isLogged: boolean },
-  req: IncomingMessage,
-  res: ServerResponse,
-): void {
-  const startedAt = performance.now();
-  const { url = "/", method = "" } = req;
-  res.once("close", () => {
-    const ms = performance.now() - startedAt;
+function answerWatch(logger: Logger, config: NodeEnv["config"]): EndListener {
+  const { metrics } = telemetryOf(config);
+  const isLogged = ["info", "debug", "trace"].includes(config.LOG_LEVEL);
+  return (req, res, ms) => {
+    const { $target, $ctx, originalUrl } = req as EdgeRequest;
+    const { method = "", url = "/" } = req;
     const status = res.writableFinished ? res.statusCode : 0;
-    metrics?.request(method, patternOf((req as EdgeRequest).$target), status, ms / 1000);
+    metrics?.request(method, patternOf($target), status, ms / 1000);
     if (!isLogged) return;
-    const id = (req as EdgeRequest).$ctx?.requestID ?? "-";
-    logger.info(`${method} ${pathOf(url)} ${status || "cut"} ${Math.round(ms)} ms ${id}`);
-  });
+    const path = pathOf(originalUrl ?? url);
+    const id = $ctx?.requestID ?? "-";
+    logger.info(`${method} ${path} ${status || "cut"} ${Math.round(ms)} ms ${id}`);
+  };
 }
 
 /**
@@ -105,19 +98,16 @@ export function gatewaySchema({ config }: NodeEnv, given?: EdgeServer): ServiceS
       const { broker, logger } = this;
       limit = RateLimit.open(config);
       const pipeline = new RequestPipeline({ config, router, edge, broker, logger, limit });
-      const { metrics } = telemetryOf(config);
-      const isLogged = ["info", "debug", "trace"].includes(config.LOG_LEVEL);
-      const watch = { logger, metrics, isLogged };
       await clearSpool(config.DATA_DIR);
-      edge.serve((req, res) => {
+      const begin: Handler = (req, res) => {
         cleanHeaders(req);
-        watchAnswer(watch, req, res);
         if (req.method === "OPTIONS") {
           const allowed = router.allowed(pathOf(req.url ?? "/"));
           res.writeHead(allowed.length > 0 ? 204 : 404, { Allow: allowed.join(", ") });
           res.end();
         } else void carry(this as unknown as Service, { router, pipeline }, req, res);
-      });
+      };
+      edge.serve(begin, answerWatch(logger, config));
     },
     async stopped() {
       await edge?.close();

@@ -67,8 +67,10 @@ const addresses = new WeakMap<object, string>();
 export class RequestPipeline {
   readonly #parts: PipelineParts;
   readonly #proxies: TrustedProxies;
+  readonly #systemCall: TypedCall;
   constructor(parts: PipelineParts) {
     this.#parts = parts;
+    this.#systemCall = systemCall(parts.broker);
     this.#proxies = readTrustedProxies(parts.config.TRUSTED_PROXIES);
   }
 
@@ -151,7 +153,7 @@ export class RequestPipeline {
   async #verify(req: EdgeRequest, token: string): Promise<Actor | undefined> {
     // Not through the request's own context: its meta would be merged back, and with it the system's identity.
     const traceparent = traceparentOf(req.$ctx);
-    const actor = await systemCall(this.#parts.broker)(
+    const actor = await this.#systemCall(
       "auth.verify",
       { token },
       traceparent === undefined ? undefined : { headers: { traceparent } },
@@ -217,7 +219,7 @@ export class RequestPipeline {
     const exchange: RawExchange = {
       call: call as unknown as TypedCall,
       actor,
-      host: { config, broker, logger, call: systemCall(broker) },
+      host: { config, broker, logger, call: this.#systemCall },
       // Resolved again: a slash at the end is cut off to find the route, and may be part of an object's name.
       params: router.resolve(req.method ?? "", pathOf(req.originalUrl)).params,
       query: queryOf(req.originalUrl),
