@@ -1,5 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { PassThrough, type Readable } from "node:stream";
+import { AppError } from "../../lib/errors.ts";
 
 /**
  * The body as a stream that may be given up without closing the connection, so that a refusal in the middle
@@ -12,7 +13,8 @@ export async function withBody<T>(
   const body = new PassThrough();
   body.on("error", () => undefined);
   const onClose = () => {
-    if (!req.complete) body.destroy(new Error("the client has gone before the end of its upload"));
+    const reason = "the client has gone before the end of its upload";
+    if (!req.complete) body.destroy(new AppError("UPLOAD_REJECTED", { reason }));
   };
   req.on("close", onClose).on("error", onClose);
   req.pipe(body);
