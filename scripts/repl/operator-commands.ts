@@ -132,24 +132,27 @@ export const operatorCommands = (line: () => string): Command[] => [
   },
   {
     command: "workers",
-    description: "Nodes that render, with their load (also: nodes)",
+    description: "Nodes that render, with their load, and who leads the scheduler (also: nodes)",
     action: told(async (call) => {
       const { nodes } = await call("scheduler.nodes", {});
-      return nodes.length === 0
-        ? "no compose node has reported"
-        : textTable(
-            ["NODE", "SLOTS", "CPU", "MEMORY", "GPU", "KINDS", "SEEN", "NOTE"],
-            nodes.map((node) => [
-              node.node,
-              `${node.used}/${node.slots}`,
-              `${Math.round(node.cpuPercent)} %`,
-              `${Math.round(node.memoryPercent)} %`,
-              node.gpu.count === 0 ? "none" : `${node.gpu.idle}/${node.gpu.count} idle`,
-              node.kinds.join(","),
-              `${(node.lastSeenMs / 1000).toFixed(1)} s ago`,
-              node.draining ? "draining" : "",
-            ]),
-          );
+      const { holder, term } = await call("schedulerElection.status", {});
+      const table =
+        nodes.length === 0
+          ? "no compose node has reported"
+          : textTable(
+              ["NODE", "SLOTS", "CPU", "MEMORY", "GPU", "KINDS", "SEEN", "NOTE"],
+              nodes.map((node) => [
+                node.node,
+                `${node.used}/${node.slots}`,
+                `${Math.round(node.cpuPercent)} %`,
+                `${Math.round(node.memoryPercent)} %`,
+                node.gpu.count === 0 ? "none" : `${node.gpu.idle}/${node.gpu.count} idle`,
+                node.kinds.join(","),
+                `${(node.lastSeenMs / 1000).toFixed(1)} s ago`,
+                node.draining ? "draining" : "",
+              ]),
+            );
+      return `${table}\n\nscheduler: ${holder} leads, term ${term}`;
     }),
   },
 ];
