@@ -16,8 +16,8 @@ export interface Load {
 export interface Started {
   /** Resolves when the job is accepted as durably as its contestant promises. */
   submit(): Promise<unknown>;
-  /** Is called by the worker with the time at which its function was entered. */
-  onStart(listener: (at: number) => void): void;
+  /** Is called by the worker with the time at which its function was entered; absent where nobody here can see that. */
+  onStart?(listener: (at: number, id?: string) => void): void;
   /** Is called when a job has ended and that is stored. */
   onEnd(listener: () => void): void;
   stop(): Promise<void>;
@@ -60,7 +60,7 @@ function within<T>(promise: Promise<T>, what: string): Promise<T> {
 async function startLatencies(queue: Started, count: number): Promise<number[]> {
   let started = Promise.withResolvers<number>();
   let ended = Promise.withResolvers<void>();
-  queue.onStart((at) => started.resolve(at));
+  queue.onStart?.((at) => started.resolve(at));
   queue.onEnd(() => ended.resolve());
   const latencies: number[] = [];
   for (let n = 0; n < count; n++) {
@@ -77,7 +77,7 @@ async function startLatencies(queue: Started, count: number): Promise<number[]> 
 async function throughput(queue: Started, { jobs, clients }: Load) {
   let ended = 0;
   const all = Promise.withResolvers<void>();
-  queue.onStart(() => {});
+  queue.onStart?.(() => {});
   queue.onEnd(() => {
     ended += 1;
     if (ended === jobs) all.resolve();
@@ -92,22 +92,67 @@ async function throughput(queue: Started, { jobs, clients }: Load) {
   };
   await Promise.all(Array.from({ length: clients }, client));
   const acceptedMs = performance.now() - from;
-  await within(all.promise, "completion");
+  // One that does not come to an end is told by what it did in that time.
+  await within(all.promise, "completion").catch(() => {});
   const completedMs = performance.now() - from;
   return {
     acceptedPerS: round((jobs / acceptedMs) * 1_000),
-    completedPerS: round((jobs / completedMs) * 1_000),
+    completedPerS: round((ended / completedMs) * 1_000),
   };
 }
 
+/** Jobs of the first seconds compile the code; they are not counted. */
+const WARM_JOBS = 50;
+
 export async function measure(queue: Started, load: Load): Promise<Measured> {
-  // The first jobs compile the code; they are not counted.
-  await startLatencies(queue, 50);
+  if (!queue.onStart) {
+    await throughput(queue, { ...load, jobs: 8 * WARM_JOBS });
+    return {
+      ...(await throughput(queue, load)),
+      startP50Ms: Number.NaN,
+      startP99Ms: Number.NaN,
+    };
+  }
+  await startLatencies(queue, WARM_JOBS);
   const latencies = await startLatencies(queue, load.singles);
   return {
     ...(await throughput(queue, load)),
     startP50Ms: round(quantile(latencies, 0.5), 2),
     startP99Ms: round(quantile(latencies, 0.99), 2),
+  };
+}
+
+/**
+ * Milliseconds from the call of submit to the worker's function while jobs come at an even pace. Both sides name the
+ * job, since several are on their way at once.
+ */
+export async function pacedLatencies(
+  queue: Started,
+  { perS, seconds }: { perS: number; seconds: number },
+): Promise<{ p50Ms: number; p99Ms: number; maxMs: number }> {
+  const count = perS * seconds;
+  const [sentAt, startedAt] = [new Map<string, number>(), new Map<string, number>()];
+  const all = Promise.withResolvers<void>();
+  queue.onStart?.((at, id) => {
+    if (id !== undefined) startedAt.set(id, at);
+    if (startedAt.size >= count) all.resolve();
+  });
+  queue.onEnd(() => {});
+  const from = performance.now();
+  const open: Promise<void>[] = [];
+  for (let n = 0; n < count; n++) {
+    const early = from + (n * 1_000) / perS - performance.now();
+    if (early > 0) await new Promise((resolve) => setTimeout(resolve, early));
+    const at = performance.now();
+    open.push(queue.submit().then((job) => void sentAt.set((job as { id: string }).id, at)));
+  }
+  await Promise.all(open);
+  await within(all.promise, "start of paced jobs");
+  const latencies = [...sentAt].map(([id, at]) => (startedAt.get(id) ?? Number.NaN) - at);
+  return {
+    p50Ms: round(quantile(latencies, 0.5), 2),
+    p99Ms: round(quantile(latencies, 0.99), 2),
+    maxMs: round(Math.max(...latencies), 2),
   };
 }
 

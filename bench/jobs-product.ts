@@ -16,8 +16,8 @@ import type { Contestant, Load, Started } from "./jobs-measure.ts";
 
 const DURABILITY = "fsync before the answer (SQLite WAL, synchronous=FULL)";
 
-class Listeners {
-  start = (_at: number) => {};
+export class Listeners {
+  start = (_at: number, _id?: string) => {};
   end = () => {};
 }
 
@@ -52,7 +52,7 @@ async function nodeReported(broker: ServiceBroker): Promise<void> {
   throw new Error("no compose node has reported");
 }
 
-function started(broker: ServiceBroker, listeners: Listeners): Started {
+export function started(broker: ServiceBroker, listeners: Listeners): Started {
   const call = systemCall(broker);
   return {
     submit: () => call("scheduler.submit", { kind: "noop", payload: {} }),
@@ -93,42 +93,59 @@ export const productContestant: Contestant = {
   },
 };
 
-/** The scheduler with a node that does nothing at all, as a BullMQ worker does: what scheduling alone costs. */
+/**
+ * A node that does nothing at all, as a BullMQ worker does: it ends each attempt at once. The answer is for the end.
+ */
+export async function nodeWithoutJournal(
+  broker: ServiceBroker,
+  slots: number,
+  heard: { start: (at: number, id: string) => void; end?: () => void },
+): Promise<() => void> {
+  const call = systemCall(broker);
+  const ref = { node: broker.nodeID, boot: "bench" };
+  const result = { hash: "noop", outputs: [], info: {} };
+  broker.createService({
+    name: "compose",
+    actions: {
+      begin: (ctx: Context<{ jobId: string; attempt: number }>) => {
+        const { jobId, attempt } = ctx.params;
+        heard.start(performance.now(), jobId);
+        setImmediate(() => {
+          void call("scheduler.complete", { ...ref, jobId, attempt, result }).then(heard.end);
+        });
+        return { outcome: "accepted" };
+      },
+    },
+  });
+  const gpu = { count: 0, idle: 0, usedPercent: 0 };
+  const load = { cpuPercent: 0, memoryPercent: 0, gpu, draining: false };
+  const beat = () =>
+    call("scheduler.heartbeat", {
+      report: { ...ref, kinds: ["noop"], slots, ...load },
+      attempts: [],
+    });
+  await broker.start();
+  await broker.waitForServices("scheduler", 30_000, 20);
+  await beat();
+  const timer = setInterval(() => void beat(), 5_000);
+  return () => clearInterval(timer);
+}
+
+/** The scheduler with such a node: what scheduling alone costs. */
 export const schedulerContestant: Contestant = {
   name: "reelmesh, node without journal",
   durability: DURABILITY,
   async start(dataDir: string, { slots }: Load) {
     const listeners = new Listeners();
     const { broker } = schedulerBroker(dataDir, slots, listeners);
-    const call = systemCall(broker);
-    const ref = { node: broker.nodeID, boot: "bench" };
-    const result = { hash: "noop", outputs: [], info: {} };
-    broker.createService({
-      name: "compose",
-      actions: {
-        begin: (ctx: Context<{ jobId: string; attempt: number }>) => {
-          const { jobId, attempt } = ctx.params;
-          listeners.start(performance.now());
-          setImmediate(() => void call("scheduler.complete", { ...ref, jobId, attempt, result }));
-          return { outcome: "accepted" };
-        },
-      },
+    const leave = await nodeWithoutJournal(broker, slots, {
+      start: (at, id) => listeners.start(at, id),
     });
-    await broker.start();
-    const gpu = { count: 0, idle: 0, usedPercent: 0 };
-    const load = { cpuPercent: 0, memoryPercent: 0, gpu, draining: false };
-    const beat = () =>
-      call("scheduler.heartbeat", {
-        report: { ...ref, kinds: ["noop"], slots, ...load },
-        attempts: [],
-      });
-    await beat();
-    const timer = setInterval(() => void beat(), 5_000);
     const running = started(broker, listeners);
     return {
       ...running,
       async stop() {
-        clearInterval(timer);
+        leave();
         await running.stop();
       },
     };

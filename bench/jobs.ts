@@ -1,12 +1,23 @@
-// Durable no-op jobs through the product, beside BullMQ on a Redis of its own, in one run on one machine.
+// Durable no-op jobs through the product, beside BullMQ on a Redis of its own and Agenda, in one run on one machine.
+// npm run bench:jobs [-- --cluster]: as one process on SQLite, or as processes over NATS on a store of MongoDB's protocol.
 import { execFileSync } from "node:child_process";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { cpus, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { startServers } from "../scripts/servers/start-servers.ts";
 import { agendaContestant } from "./jobs-agenda.ts";
 import { bullmqContestant } from "./jobs-bullmq.ts";
-import { type Contestant, fsyncMs, type Measured, measure, median, round } from "./jobs-measure.ts";
+import { type ClusterServers, clusterContestant, wholeClusterContestant } from "./jobs-cluster.ts";
+import {
+  type Contestant,
+  fsyncMs,
+  type Measured,
+  measure,
+  median,
+  pacedLatencies,
+  round,
+} from "./jobs-measure.ts";
 import { productContestant, schedulerContestant } from "./jobs-product.ts";
 
 const { values } = parseArgs({
@@ -14,9 +25,13 @@ const { values } = parseArgs({
     jobs: { type: "string", default: "3000" },
     singles: { type: "string", default: "200" },
     runs: { type: "string", default: "3" },
-    report: { type: "string", default: "bench/reports/jobs" },
+    cluster: { type: "boolean", default: false },
+    report: { type: "string" },
   },
 });
+const reportFile = values.report ?? `bench/reports/${values.cluster ? "jobs-cluster" : "jobs"}`;
+const servers = values.cluster ? await startServers({ only: ["nats", "mongo"] }) : undefined;
+const addresses = servers?.env as ClusterServers | undefined;
 const load = {
   jobs: Number(values.jobs),
   singles: Number(values.singles),
@@ -26,12 +41,33 @@ const load = {
 const runs = Number(values.runs);
 
 const contestants: Contestant[] = [
-  productContestant,
-  schedulerContestant,
+  ...(addresses
+    ? [wholeClusterContestant(addresses), clusterContestant(addresses)]
+    : [productContestant, schedulerContestant]),
   bullmqContestant("always"),
   bullmqContestant("everysec"),
-  agendaContestant(process.env["MONGO_URL"]),
+  agendaContestant(addresses?.MONGO_URL ?? process.env["MONGO_URL"]),
 ];
+
+/** The pace at which the time from submit to start is asked for. */
+const pace = { perS: 100, seconds: 10 };
+
+/** Of those whose starts can be told apart: how soon a job starts while others come evenly. */
+async function pacedRows(directory: string) {
+  const rows: { name: string; p50Ms: number; p99Ms: number; maxMs: number }[] = [];
+  for (const contestant of contestants.filter(({ name }) => name.includes("without journal"))) {
+    const dataDir = await mkdtemp(join(directory, "paced-"));
+    const started = await contestant.start(dataDir, load);
+    if (typeof started === "string") continue;
+    try {
+      await pacedLatencies(started, { ...pace, seconds: 2 });
+      rows.push({ name: contestant.name, ...(await pacedLatencies(started, pace)) });
+    } finally {
+      await started.stop();
+    }
+  }
+  return rows;
+}
 
 const commandText = (command: string, args: string[]) => {
   try {
@@ -98,7 +134,7 @@ async function race(directory: string) {
 
 /** Each row of ours against each of the others. */
 function ratios(rows: readonly Row[]) {
-  const isOwn = ({ name }: Row) => name.startsWith(productContestant.name);
+  const isOwn = ({ name }: Row) => name.startsWith("reelmesh");
   const others = rows.filter((row) => !isOwn(row));
   return rows.filter(isOwn).flatMap((own) =>
     others.map((row) => ({
@@ -116,10 +152,11 @@ try {
   const fsync = await fsyncMs(directory);
   const loadBefore = round(loadavg()[0] ?? 0, 1);
   const { rows, skipped } = await race(directory);
+  const paced = await pacedRows(directory);
   const report = {
     question:
       "How many durable no-op jobs are accepted and completed a second, and how soon does one start on an idle machine?",
-    run: `npm run bench:jobs -- --jobs ${load.jobs} --singles ${load.singles} --runs ${runs}`,
+    run: `npm run bench:jobs --${values.cluster ? " --cluster" : ""} --jobs ${load.jobs} --singles ${load.singles} --runs ${runs}`,
     machine: {
       cpu: `${cpus()[0]?.model ?? "unknown"} x ${cpus().length}`,
       node: process.version,
@@ -130,13 +167,16 @@ try {
       date: new Date().toISOString().slice(0, 10),
     },
     load: { ...load, runs },
-    rows: "reelmesh is the product: its node journals each attempt with fsync. The node without journal does as little as BullMQ's worker: that row compares the schedulers alone.",
-    how: "Jobs are submitted one by one with so many calls under way at a time; a no-op worker with so many slots runs in the same process. Start is measured for single jobs, one after another, from the call to the worker's function.",
+    rows: "The product's own node journals each attempt with fsync. The node without journal does as little as the other workers: that row compares the schedulers alone.",
+    how: values.cluster
+      ? "Jobs are submitted one by one with so many calls under way at a time. The cluster's scheduler and compose nodes are processes of their own over NATS; the others' workers, and the node without journal, run in the process that submits. Start is measured for single jobs, one after another, from the call to the worker's function, where that runs in this process."
+      : "Jobs are submitted one by one with so many calls under way at a time; a no-op worker with so many slots runs in the same process. Start is measured for single jobs, one after another, from the call to the worker's function.",
+    paced: { ...pace, rows: paced },
     results: rows,
     ratios: ratios(rows),
     skipped,
     notMeasured: [
-      "several processes or machines",
+      values.cluster ? "several machines" : "several processes or machines (see --cluster)",
       "a queue of more than the jobs of one run",
       "a machine that does nothing else: the load average says how busy it was",
     ],
@@ -146,7 +186,7 @@ try {
     "|---|---|---|---|---|---|",
     ...rows.map(
       (row) =>
-        `| ${row.name} | ${row.durability} | ${row.acceptedPerS.median} | ${row.completedPerS.median} | ${row.startP50Ms} | ${row.startP99Ms} |`,
+        `| ${row.name} | ${row.durability} | ${row.acceptedPerS.median} | ${row.completedPerS.median} | ${row.startP50Ms || "-"} | ${row.startP99Ms || "-"} |`,
     ),
   ];
   const against = report.ratios.map(
@@ -162,18 +202,26 @@ try {
     "",
     "Ratios:",
     ...against,
+    "",
+    `From submit to start at ${pace.perS} jobs a second for ${pace.seconds} s:`,
+    ...paced.map(
+      ({ name, p50Ms, p99Ms, maxMs }) =>
+        `- ${name}: p50 ${p50Ms} ms, p99 ${p99Ms} ms, longest ${maxMs} ms`,
+    ),
+    "",
     ...skipped.map((sentence) => `- skipped: ${sentence}`),
     "",
     report.rows,
     `${report.how} ${load.jobs} jobs, ${load.clients} calls, ${load.slots} slots, ${runs} runs, medians.`,
-    `${report.machine.cpu}, Node ${report.machine.node}, Redis ${report.machine.redis}, one write with fsync ${fsync} ms (median), load average before the run ${loadBefore}, commit ${report.machine.commit}, ${report.machine.date}.`,
+    `${report.machine.cpu}, Node ${report.machine.node}, Redis ${report.machine.redis}${servers ? `, MongoDB wire protocol by ${servers.get("mongo").parts.join(" over ")}` : ""}, one write with fsync ${fsync} ms (median), load average before the run ${loadBefore}, commit ${report.machine.commit}, ${report.machine.date}.`,
     `Not measured: ${report.notMeasured.join("; ")}.`,
     "",
   ].join("\n");
   await mkdir("bench/reports", { recursive: true });
-  await writeFile(`${values.report}.json`, `${JSON.stringify(report, null, 2)}\n`);
-  await writeFile(`${values.report}.md`, text);
+  await writeFile(`${reportFile}.json`, `${JSON.stringify(report, null, 2)}\n`);
+  await writeFile(`${reportFile}.md`, text);
   console.log(`\n${text}`);
 } finally {
+  await servers?.stop();
   await rm(directory, { recursive: true, force: true });
 }
