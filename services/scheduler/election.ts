@@ -116,9 +116,14 @@ export class Election {
   }
 
   async #takeOver(seen: Leadership, claim: Claim): Promise<void> {
-    const sentAt = this.#ports.nowMonotonic();
+    let sentAt = this.#ports.nowMonotonic();
     const taken = await this.#ports.store.takeOver(seen, this.#ports.holder);
     if (!taken) return;
+    if (this.#ports.nowMonotonic() - sentAt >= this.#times.renewMs) {
+      // Fencing many jobs off may take longer than a lease; the store has renewed it meanwhile.
+      sentAt = this.#ports.nowMonotonic();
+      if (!(await this.#ports.store.renew(taken.term))) return;
+    }
     if (this.#role !== "standby") return this.#resign(taken.term);
     this.#become("leader");
     this.#term = taken.term;

@@ -75,6 +75,7 @@ export interface JobStore {
    * Takes over if the stored term and beat still are those of `seen`; answers the new leadership, else undefined. When
    * it answers, every change of an active job under an earlier term will be refused. A store without transactions may
    * still take a *new* job (or a retried one) that an earlier leader had under way: see `strays`.
+   * With very many active jobs it may take longer than a lease: the store renews meanwhile.
    */
   takeOver(seen: Leadership, holder: string): Promise<Leadership | undefined>;
   /** Raises the beat; false: this term is over. */

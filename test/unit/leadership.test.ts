@@ -95,6 +95,9 @@ class Process {
   /** The next call of the store fails: before it was carried out, or after. */
   fault: "lost" | "answer-lost" | undefined;
   isStoreGone = false;
+  /** How long the store fences earlier leaders off. */
+  fencingMs = 0;
+  meanwhile: () => Promise<unknown> = async () => undefined;
   readonly led: number[] = [];
   readonly ended: string[] = [];
   leadFails = false;
@@ -116,7 +119,12 @@ class Process {
       store: {
         exclusive: store.exclusive,
         leadership: guarded(() => store.leadership()),
-        takeOver: guarded((seen, holder) => store.takeOver(seen, holder)),
+        takeOver: guarded(async (seen, holder) => {
+          const taken = await store.takeOver(seen, holder);
+          await this.meanwhile();
+          world.now += this.fencingMs;
+          return taken;
+        }),
         renew: guarded((term) => store.renew(term)),
         resign: guarded((term) => store.resign(term)),
       },
@@ -135,6 +143,26 @@ class Process {
 }
 
 describe("election", () => {
+  test("a take-over that lasts longer than a lease, since many jobs are fenced off, is one all the same", async () => {
+    const world = new World();
+    const a = world.process("a");
+    a.fencingMs = 3 * leaseMs;
+    await a.election.start();
+    await world.pass(2 * leaseMs);
+    expect([a.led, a.ended]).toEqual([[1], []]);
+    expect(a.election.holdsLease(1)).toBe(true);
+  });
+
+  test("who lost the leadership while it fenced does not lead", async () => {
+    const world = new World();
+    const a = world.process("a");
+    a.fencingMs = 3 * leaseMs;
+    a.meanwhile = () => world.store.takeOver({ term: 1, holder: "a#1", beat: 0 }, "b#1");
+    await a.election.start();
+    expect(a.led).toEqual([]);
+    expect(await world.store.leadership()).toMatchObject({ term: 2, holder: "b#1" });
+  });
+
   test("the first of two leads, the other stands by while the lease is renewed", async () => {
     const world = new World();
     const [a, b] = [world.process("a"), world.process("b")];
