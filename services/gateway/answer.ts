@@ -121,7 +121,8 @@ export function failure(
     res.destroy();
     return;
   }
-  if (!req.complete) {
+  // A client that has gone sends no rest to wait for.
+  if (!req.complete && !req.destroyed) {
     const cut = setTimeout(() => req.destroy(), REST_MS);
     req.once("close", () => clearTimeout(cut));
     req.resume();
