@@ -24,7 +24,7 @@ export function lockDataDir(config: Config): () => void {
   };
   for (const role of writers(config)) {
     try {
-      held.push(lock(DATA_DIR, role));
+      held.push(lockAs(role, DATA_DIR));
     } catch (error) {
       release();
       throw error;
@@ -33,7 +33,8 @@ export function lockDataDir(config: Config): () => void {
   return release;
 }
 
-function lock(dataDir: string, role: Role): () => void {
+/** The same for any other name. @throws ConfigError with the holder's process id. */
+export function lockAs(role: string, dataDir: string): () => void {
   const folder = join(dataDir, "locks");
   const holder = join(folder, `${role}.pid`);
   mkdirSync(folder, { recursive: true, mode: 0o700 });

@@ -5,10 +5,10 @@ import { Readable } from "node:stream";
 import { afterEach, beforeEach, describe, expect, test } from "@jest/globals";
 import { loadConfig } from "../../lib/config.ts";
 import { systemCall } from "../../lib/service.ts";
+import { freePort } from "../../scripts/servers/server.ts";
 import { bridgeToken, startTestBridge, type TestBridge } from "../support/bridge.ts";
 import { runScript } from "../support/command.ts";
 import { startFlakyProxy } from "../support/flaky-proxy.ts";
-import { freePort } from "../support/free-port.ts";
 import { type Product, startProduct } from "../support/product.ts";
 import { until } from "../support/until.ts";
 
@@ -339,6 +339,15 @@ describe("the bridge's own interface", () => {
     expect(bridge.command.text()).not.toContain(bridgeToken);
   }, 90_000);
 });
+
+test("of two bridges on one directory the second does not start, and says why", async () => {
+  bridge = await startTestBridge({ config });
+  ends.push(() => bridge.stop());
+  const env = { PORT: "0", DATA_DIR: bridge.dir, BRIDGE_TOKEN: bridgeToken };
+  const second = runScript("bridge", { env });
+  expect(await second.ended).toBe(1);
+  expect(second.text()).toMatch(/^reelmesh bridge: DATA_DIR: .* is in use by process \d+/);
+}, 90_000);
 
 test("a bridge that others can reach does not start with a token that nobody chose", async () => {
   const dir = await mkdtemp(join(tmpdir(), "reelmesh-bridge-"));

@@ -1,10 +1,10 @@
 import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { freePort } from "../../scripts/servers/server.ts";
 import { findFfmpeg } from "../../services/compose/media/ffmpeg.ts";
 import { identify, isSameProcess } from "../../services/compose/process-group.ts";
 import { type Command, runScript } from "./command.ts";
-import { freePort } from "./free-port.ts";
 import type { Product } from "./product.ts";
 import { until } from "./until.ts";
 

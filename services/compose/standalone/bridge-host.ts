@@ -69,9 +69,14 @@ export class BridgeHost {
       ended: (order) => host.#supplies.delete(keyText(order)),
     });
     const slots = () => config.RENDER_SLOTS - host.#desk.taken(node.agent);
-    const plain = await PlainJobs.open({ config, log, boot, baseUrl, slots });
-    host.#opened = { node, plain };
-    return host;
+    try {
+      const plain = await PlainJobs.open({ config, log, boot, baseUrl, slots });
+      host.#opened = { node, plain };
+      return host;
+    } catch (error) {
+      await node.stop(0);
+      throw error;
+    }
   }
 
   get #parts(): { node: BridgeNode; plain: PlainJobs } {

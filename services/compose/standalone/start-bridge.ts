@@ -1,6 +1,7 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { type Config, ConfigError, type LoadedConfig } from "../../../lib/config.ts";
+import { lockAs } from "../../../lib/data-lock.ts";
 import { BridgeHost } from "./bridge-host.ts";
 import { bridgeLog } from "./bridge-log.ts";
 import { BridgeServer } from "./bridge-server.ts";
@@ -22,6 +23,16 @@ function checkToken({ config, sources }: LoadedConfig): void {
   );
 }
 
+/** The server answers until the scheduler has heard what is handed back. */
+async function stop(host: BridgeHost, server: BridgeServer, unlock: () => void): Promise<void> {
+  try {
+    await host.stop();
+  } finally {
+    await server.close();
+    unlock();
+  }
+}
+
 /**
  * Starts a bridge alone: no mesh, no database. What it keeps lies in its own folder, apart from that of a product
  * on the same machine.
@@ -40,23 +51,18 @@ export async function startBridge(loaded: LoadedConfig): Promise<RunningBridge> 
   await mkdir(config.DATA_DIR, { recursive: true, mode: 0o700 }).catch((error: Error) => {
     throw new ConfigError(`DATA_DIR: ${error.message}. Set it to a directory of yours`);
   });
-  const server = await BridgeServer.listen(config, log);
+  const unlock = lockAs("bridge", config.DATA_DIR);
+  let server: BridgeServer | undefined;
   try {
-    const baseUrl = (loaded.config.PUBLIC_URL ?? server.url).replace(/\/+$/, "");
-    const host = await BridgeHost.open({ ...config, PORT: server.port }, log, baseUrl);
-    server.serve(host);
-    return {
-      url: server.url,
-      async stop() {
-        try {
-          await host.stop();
-        } finally {
-          await server.close();
-        }
-      },
-    };
+    const listening = await BridgeServer.listen(config, log);
+    server = listening;
+    const baseUrl = (loaded.config.PUBLIC_URL ?? listening.url).replace(/\/+$/, "");
+    const host = await BridgeHost.open({ ...config, PORT: listening.port }, log, baseUrl);
+    listening.serve(host);
+    return { url: listening.url, stop: () => stop(host, listening, unlock) };
   } catch (error) {
-    await server.close();
+    await server?.close();
+    unlock();
     throw error;
   }
 }
