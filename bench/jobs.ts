@@ -1,6 +1,5 @@
 // Durable no-op jobs through the product, beside BullMQ on a Redis of its own and Agenda, in one run on one machine.
 // npm run bench:jobs [-- --cluster]: as one process on SQLite, or as processes over NATS on a store of MongoDB's protocol.
-import { execFileSync } from "node:child_process";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { cpus, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -19,6 +18,7 @@ import {
   round,
 } from "./jobs-measure.ts";
 import { productContestant, schedulerContestant } from "./jobs-product.ts";
+import { commandText, commit } from "./machine.ts";
 
 const { values } = parseArgs({
   options: {
@@ -68,14 +68,6 @@ async function pacedRows(directory: string) {
   }
   return rows;
 }
-
-const commandText = (command: string, args: string[]) => {
-  try {
-    return execFileSync(command, args, { encoding: "utf8" }).trim();
-  } catch {
-    return "unknown";
-  }
-};
 
 interface Row {
   name: string;
@@ -163,7 +155,7 @@ try {
       redis: commandText("redis-server", ["--version"]).match(/v=\S+/)?.[0] ?? "absent",
       fsyncMedianMs: fsync,
       loadAverageBefore: loadBefore,
-      commit: commandText("git", ["rev-parse", "--short", "HEAD"]),
+      commit: commit(),
       date: new Date().toISOString().slice(0, 10),
     },
     load: { ...load, runs },

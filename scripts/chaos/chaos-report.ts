@@ -1,14 +1,6 @@
-import { execFileSync } from "node:child_process";
 import { cpus, totalmem } from "node:os";
+import { commit } from "../../bench/machine.ts";
 import type { ChaosResult, FaultRecord } from "./chaos-run.ts";
-
-const commit = () => {
-  try {
-    return execFileSync("git", ["rev-parse", "--short", "HEAD"], { encoding: "utf8" }).trim();
-  } catch {
-    return "unknown";
-  }
-};
 
 /** Value below which the given share of the values lies. */
 function quantile(values: readonly number[], share: number): number {
