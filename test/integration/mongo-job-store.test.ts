@@ -4,6 +4,7 @@ import { asAppError } from "../../lib/errors.ts";
 import { type MongoJobLimits, mongoJobLimits } from "../../services/scheduler/config.ts";
 import type { Job, JobSpec, JobState } from "../../services/scheduler/job.types.ts";
 import type { JobChange, JobLogLine, JobStore } from "../../services/scheduler/job-store.ts";
+import { openJobModels } from "../../services/scheduler/mongo-job-models.ts";
 import { MongoJobStore } from "../../services/scheduler/mongo-job-store.ts";
 import { CutLine } from "../support/cut-line.ts";
 import { jobStoreSuite, type OpenedStore, pendingJob } from "../support/job-store.suite.ts";
@@ -209,6 +210,30 @@ servers.describe("job store in MongoDB", () => {
     const stores = await Promise.all(times(5, (n) => open(`${url}?appName=node${n}`)));
     const taken = await Promise.all(stores.map((store, n) => store.takeOver(nobody, `node${n}`)));
     expect(taken.filter(Boolean)).toHaveLength(1);
+  });
+
+  test("what is written is what the models declare; a question about a field that they lack is refused", async () => {
+    const url = newUrl();
+    const store = await lead(url, { specInlineChars: 0, tallyEach: 1 });
+    const job = pendingJob("j1", { idempotencyKey: "k" });
+    const outbox = [{ id: "o", jobId: "j1", action: "a.b", params: {} }];
+    await store.change({ ...insert(job), log: [line("new")] });
+    await store.change({ ...update(claimed(job)), log: [line("claim")] });
+    await store.change({ ...update(ended(claimed(job))), outbox });
+    await store.change(update(waiting(ended(claimed(job)))));
+    await store.appendLog("j1", [line("node")]);
+    await store.setQueuePaused("q", true);
+    const connection = await mongoose.createConnection(url).asPromise();
+    opened.push(connection);
+    for (const model of Object.values(
+      await openJobModels(connection),
+    ) as mongoose.Model<object>[]) {
+      const documents = await model.collection.find().toArray();
+      expect([model.modelName, documents.length]).toEqual([model.modelName, 1]);
+      // Throws on a field that is not declared.
+      for (const document of documents) await new model(document).validate();
+      await expect(model.find({ nonsense: 1 } as never)).rejects.toThrow(/nonsense/);
+    }
   });
 
   test("two writers of one place are listed once each, page by page", async () => {
