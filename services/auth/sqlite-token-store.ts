@@ -12,6 +12,15 @@ interface Row {
   expires_at: number;
 }
 
+const tokenOf = (row: Row): LoginToken => ({
+  digest: row.digest,
+  realm: row.realm,
+  accountId: row.account_id,
+  name: row.name,
+  createdAt: row.created_at,
+  expiresAt: row.expires_at,
+});
+
 /** Login tokens in a table of the records' database. */
 export class SqliteTokenStore implements TokenStore {
   readonly #db: Database;
@@ -56,16 +65,16 @@ export class SqliteTokenStore implements TokenStore {
       digest,
       now,
     ]);
-    return (
-      row && {
-        digest,
-        realm: row.realm,
-        accountId: row.account_id,
-        name: row.name,
-        createdAt: row.created_at,
-        expiresAt: row.expires_at,
-      }
+    return row && tokenOf(row);
+  }
+
+  /** The tokens that have not ended at `now`, oldest first. */
+  *current(now: number): IterableIterator<LoginToken> {
+    const rows = this.#db.iterate<Row>(
+      "SELECT * FROM auth_token WHERE expires_at > ? ORDER BY created_at, digest",
+      [now],
     );
+    for (const row of rows) yield tokenOf(row);
   }
 
   async revoke(digest: string): Promise<void> {

@@ -15,6 +15,8 @@ import type {
   Leadership,
   OutboxEntry,
 } from "./job-store.ts";
+import { keepsLine } from "./memory-job-store.ts";
+import type { MovingJob } from "./moving-job.ts";
 
 // The parts of a job that change are apart from its specification: a renewal must not rewrite a long timeline.
 // `tally` is kept by triggers, in the same commit, so that counting costs the same for ten jobs and ten million.
@@ -63,6 +65,9 @@ const INSERT_LOG = `INSERT INTO job_logs
 const TRIM_LOG = `DELETE FROM job_logs WHERE job_id = ?1 AND seq <=
   (SELECT max(seq) FROM job_logs WHERE job_id = ?1) - iif(level = 'info', ${logLinesMax}, ${2 * logLinesMax})`;
 
+const SELECT_LOG = "SELECT seq, at, attempt, level, text FROM job_logs";
+const SELECT_OUTBOX = "SELECT id, job_id, action, params FROM outbox";
+
 const TRIM_EACH_ATTEMPTS = 50;
 
 interface JobRow {
@@ -70,6 +75,20 @@ interface JobRow {
   life: string;
   spec: string;
 }
+
+interface OutboxRow {
+  id: string;
+  job_id: string;
+  action: string;
+  params: string;
+}
+
+const entryOf = (row: OutboxRow): OutboxEntry => ({
+  id: row.id,
+  jobId: row.job_id,
+  action: row.action,
+  params: JSON.parse(row.params),
+});
 
 const fromRow = (row: JobRow): Job =>
   ({ spec: JSON.parse(row.spec) as JobSpec, ...JSON.parse(row.life) }) as Job;
@@ -230,24 +249,14 @@ export class SqliteJobStore implements JobStore {
 
   async readLog(jobId: string, { after = 0, limit }: { after?: number; limit: number }) {
     const lines = this.#db.all<JobLogLine & { seq: number }>(
-      "SELECT seq, at, attempt, level, text FROM job_logs WHERE job_id = ? AND seq > ? ORDER BY seq LIMIT ?",
+      `${SELECT_LOG} WHERE job_id = ? AND seq > ? ORDER BY seq LIMIT ?`,
       [jobId, after, limit],
     );
     return { lines: lines.map((line) => ({ ...line })) };
   }
 
   async outboxPending(limit: number): Promise<OutboxEntry[]> {
-    return this.#db
-      .all<{ id: string; job_id: string; action: string; params: string }>(
-        "SELECT id, job_id, action, params FROM outbox ORDER BY seq LIMIT ?",
-        [limit],
-      )
-      .map((row) => ({
-        id: row.id,
-        jobId: row.job_id,
-        action: row.action,
-        params: JSON.parse(row.params),
-      }));
+    return this.#db.all<OutboxRow>(`${SELECT_OUTBOX} ORDER BY seq LIMIT ?`, [limit]).map(entryOf);
   }
 
   async outboxDone(ids: readonly string[]): Promise<void> {
@@ -273,8 +282,44 @@ export class SqliteJobStore implements JobStore {
       .map(({ queue }) => queue);
   }
 
+  /** All jobs in the order of their arrival, with all that belongs to them, `batchMax` at a time. */
+  async *moving(batchMax: number): AsyncIterable<MovingJob[]> {
+    let after = 0;
+    while (true) {
+      const rows = this.#db.all<JobRow>(`${SELECT} WHERE j.seq > ? ORDER BY j.seq LIMIT ?`, [
+        after,
+        batchMax,
+      ]);
+      if (rows.length === 0) return;
+      after = rows.at(-1)!.seq;
+      const jobs = rows.map(fromRow);
+      const ids = JSON.stringify(jobs.map(({ spec }) => spec.id));
+      const entries = this.#db
+        .all<OutboxRow>(
+          `${SELECT_OUTBOX} WHERE job_id IN (SELECT value FROM json_each(?)) ORDER BY seq`,
+          [ids],
+        )
+        .map(entryOf);
+      yield jobs.map((job, n) => ({
+        job,
+        place: rows[n]!.seq,
+        log: this.#keptLog(job.spec.id),
+        outbox: entries.filter(({ jobId }) => jobId === job.spec.id),
+      }));
+    }
+  }
+
   close(): Promise<void> {
     return this.#release();
+  }
+
+  #keptLog(jobId: string): (JobLogLine & { seq: number })[] {
+    const lines = this.#db.all<JobLogLine & { seq: number }>(
+      `${SELECT_LOG} WHERE job_id = ? ORDER BY seq`,
+      [jobId],
+    );
+    const newest = lines.at(-1)?.seq ?? 0;
+    return lines.filter((line) => keepsLine(line, newest)).map((line) => ({ ...line }));
   }
 
   #update({ next, term, expectedVersion }: JobChange): Statement {

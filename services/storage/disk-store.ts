@@ -94,6 +94,13 @@ export class DiskStore implements ObjectStore {
     await this.#db.write([this.#bucketStatement(bucket)]);
   }
 
+  /** All buckets, with the number and size of their objects. */
+  sizes(): { bucket: string; objects: number; bytes: number }[] {
+    return this.#db.all(
+      "SELECT name AS bucket, count(key) AS objects, coalesce(sum(bytes), 0) AS bytes FROM buckets LEFT JOIN objects ON bucket = name GROUP BY name ORDER BY name",
+    );
+  }
+
   async put(
     { bucket, key, contentType }: ObjectRef & { contentType: string },
     source: AsyncIterable<Uint8Array | string>,
