@@ -97,6 +97,11 @@ export class Dispatcher {
     if (now >= this.#sweepAt()) await this.#sweep(now);
   }
 
+  /** What an earlier leader has granted or ended may still be news. */
+  isNew(now: Ms): boolean {
+    return now - this.#openedAt < this.#config.leaseMs;
+  }
+
   #sweepAt(): Ms {
     const due = this.#deadlineAt ?? Number.POSITIVE_INFINITY;
     return Math.max(due, this.#sweptAt + this.#config.sweepMs);
@@ -105,9 +110,9 @@ export class Dispatcher {
   async #sweep(now: Ms): Promise<void> {
     this.#sweptAt = now;
     this.#deadlineAt = undefined;
-    const { nodesLostMax, leaseMs } = this.#config;
+    const { nodesLostMax } = this.#config;
     // A lease that ended before a node could have renewed it with this leader tells nothing about the node.
-    const countsAsLoss = now - this.#openedAt >= leaseMs;
+    const countsAsLoss = !this.isNew(now);
     const due: Promise<Answer>[] = [];
     for (const id of this.#running) {
       const job = this.#actors.get(id);

@@ -288,8 +288,8 @@ export class Leader {
       else {
         const job = "job" in answer ? answer.job : undefined;
         heard.fenced.push({ jobId, attempt, reason: fenceReason(job, attempt) });
-        // Of the latest attempt it is known already whether it ended by itself or is being killed.
-        if (job?.history.attempt !== attempt)
+        // Of the latest attempt it is known whether it ended by itself or is being killed, unless others saw to that.
+        if (job?.history.attempt !== attempt || this.#dispatcher.isNew(now))
           this.#dispatcher.nodes.stopping(report.node, jobId, attempt, now + leaseMs);
       }
     }
