@@ -1,11 +1,8 @@
 import { parseArgs } from "node:util";
 import { ConfigError, loadConfig } from "../lib/config.ts";
 import packageJson from "../package.json" with { type: "json" };
-import {
-  isLoopback,
-  type RunningBridge,
-  startBridge,
-} from "../services/compose/standalone/start-bridge.ts";
+import { isLoopback } from "../services/compose/standalone/loopback.policy.ts";
+import { type RunningBridge, startBridge } from "../services/compose/standalone/start-bridge.ts";
 
 const HELP = `Usage: npm run bridge
 
@@ -24,7 +21,7 @@ that the bridge reaches; where it is not, the job's error says so.
   BRIDGE_TOKEN    bearer token of every request but GET /healthz
   DATA_DIR        its data are in the folder bridge of it
   RENDER_SLOTS    jobs at the same time
-  FETCH_ALLOW     private hosts that media may be fetched from
+  FETCH_ALLOW     private hosts that may be fetched from: of media, and of the product's storage
   FFMPEG_PATH, LOG_LEVEL, LOG_FORMAT   as for npm start; npm run config explains them
 `;
 

@@ -64,8 +64,13 @@ function guardedLookup(resolve: Resolve, allow: FetchAllow): LookupFunction {
   };
 }
 
-/** Connections that check the address they are made to. */
-function guardedAgent({ allow, connectMs, silenceMs, resolve }: GuardedFetchOptions): Agent {
+/** Connections that check the address they are made to. Their requests must not use any other way. */
+export function guardedAgent({
+  allow,
+  connectMs,
+  silenceMs,
+  resolve,
+}: Pick<GuardedFetchOptions, "allow" | "connectMs" | "silenceMs" | "resolve">): Agent {
   const connect = buildConnector({
     timeout: connectMs,
     lookup: guardedLookup(resolve ?? resolveBySystem, allow),
@@ -84,7 +89,7 @@ function guardedAgent({ allow, connectMs, silenceMs, resolve }: GuardedFetchOpti
 }
 
 /** The product's own refusal, if that is what stopped the request. */
-function refusalIn(error: unknown): AppError | undefined {
+export function refusalIn(error: unknown): AppError | undefined {
   for (let at = error, depth = 0; at && depth < 5; depth++) {
     const known = asAppError(at);
     if (known) return new AppError(known.type, known.data);

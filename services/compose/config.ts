@@ -81,8 +81,6 @@ export const StandaloneLimits = z.strictObject({
   handBackMsMax: ms(0, 60_000, 8_000),
   /** Jobs of the plain bridge that may wait. */
   plainPendingMax: z.int().min(1).max(100_000).default(1_000),
-  /** Ended jobs of the plain bridge are forgotten after this time. */
-  plainKeepMs: ms(60_000, 31_536_000_000, 7 * 86_400_000),
 });
 export type StandaloneLimits = z.output<typeof StandaloneLimits>;
 export const standaloneLimits: StandaloneLimits = StandaloneLimits.parse({});

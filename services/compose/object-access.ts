@@ -3,6 +3,8 @@ import { Readable } from "node:stream";
 import { Errors } from "moleculer";
 import { Agent, type Dispatcher, request } from "undici";
 import { AppError, asAppError } from "../../lib/errors.ts";
+import type { FetchAllow } from "../../lib/net/address.policy.ts";
+import { guardedAgent, refusalIn } from "../../lib/net/guarded-fetch.ts";
 import type { ServiceHost } from "../../lib/service.ts";
 import { traceHeaders } from "../../lib/telemetry/work-scope.ts";
 import type { ExecutionLimits } from "./config.ts";
@@ -51,6 +53,8 @@ export interface LinkSource {
   readLink(object: ObjectName): Promise<string>;
   /** A link that takes exactly this object by PUT, told its size and MD5 in the usual headers. */
   uploadLink(object: OutgoingObject): Promise<string>;
+  /** Where links come from somebody else, they may lead into private networks as far as this only. */
+  readonly allow?: FetchAllow;
 }
 
 export type AccessLimits = Pick<
@@ -192,12 +196,14 @@ function gatewayError(text: string): { type?: unknown; message?: string } {
   }
 }
 
-const agentFor = ({ connectMs, silenceMs }: AccessLimits) =>
-  new Agent({
-    connect: { timeout: connectMs },
-    headersTimeout: silenceMs,
-    bodyTimeout: silenceMs,
-  });
+const agentFor = ({ connectMs, silenceMs }: AccessLimits, allow: FetchAllow | undefined) =>
+  allow
+    ? guardedAgent({ allow, connectMs, silenceMs })
+    : new Agent({
+        connect: { timeout: connectMs },
+        headersTimeout: silenceMs,
+        bodyTimeout: silenceMs,
+      });
 
 /** Size of the whole object, by an answer to a request from `start` on. */
 function wholeSize({ statusCode, headers }: Dispatcher.ResponseData, host: string): number {
@@ -209,14 +215,20 @@ function wholeSize({ statusCode, headers }: Dispatcher.ResponseData, host: strin
   return Number(size);
 }
 
+/** What a request over a link is bound by. */
+interface Under {
+  signal: AbortSignal;
+  allow: FetchAllow | undefined;
+}
+
 async function openLink(
   url: string,
   { start, etag: wanted, ...object }: ReadFrom,
   limits: AccessLimits,
-  signal: AbortSignal,
+  { signal, allow }: Under,
 ): Promise<OpenedObject> {
   const { host } = new URL(url);
-  const dispatcher = agentFor(limits);
+  const dispatcher = agentFor(limits, allow);
   try {
     const headers = { ...traceHeaders(), ...(start > 0 ? { range: `bytes=${start}-` } : {}) };
     const answer = await request(url, { dispatcher, signal, headers });
@@ -232,7 +244,7 @@ async function openLink(
   } catch (error) {
     await dispatcher.destroy();
     signal.throwIfAborted();
-    throw brokenLine(error, host);
+    throw refusalIn(error) ?? brokenLine(error, host);
   }
 }
 
@@ -280,7 +292,7 @@ async function putLink(
   file: string,
   object: OutgoingObject,
   limits: AccessLimits,
-  signal: AbortSignal,
+  { signal, allow }: Under,
 ): Promise<void> {
   const { contentType, bytes, md5 } = object;
   const { host } = new URL(url);
@@ -296,7 +308,7 @@ async function putLink(
   };
   signal.throwIfAborted();
   signal.addEventListener("abort", stop, { once: true });
-  const dispatcher = agentFor(limits);
+  const dispatcher = agentFor(limits, allow);
   try {
     const answer = await request(url, {
       dispatcher,
@@ -314,7 +326,7 @@ async function putLink(
     await answer.body.dump();
   } catch (error) {
     signal.throwIfAborted();
-    throw brokenLine(error, host);
+    throw refusalIn(error) ?? brokenLine(error, host);
   } finally {
     outgoing.close();
     clearTimeout(settle);
@@ -330,9 +342,10 @@ async function putLink(
  */
 export const linkAccess = (links: LinkSource, limits: AccessLimits): ObjectAccess => ({
   async read(from, signal) {
-    return openLink(await links.readLink(from), from, limits, signal);
+    return openLink(await links.readLink(from), from, limits, { signal, allow: links.allow });
   },
   async write(file, object, signal) {
-    await putLink(await links.uploadLink(object), file, object, limits, signal);
+    const link = await links.uploadLink(object);
+    await putLink(link, file, object, limits, { signal, allow: links.allow });
   },
 });

@@ -1,6 +1,7 @@
 import type { Logger } from "moleculer";
 import type { Config } from "../../../lib/config.ts";
 import { AppError, asAppError } from "../../../lib/errors.ts";
+import { readFetchAllow } from "../../../lib/net/address.policy.ts";
 import type { StartOrder } from "../../scheduler/job.types.ts";
 import { newJobId } from "../../scheduler/job-id.ts";
 import type { AttemptHost } from "../attempt-host.ts";
@@ -22,6 +23,7 @@ import {
   routeOfKind,
   type StatusQuery,
 } from "./bridge-wire.ts";
+import { isLoopback } from "./loopback.policy.ts";
 import { PlainJobs } from "./plain-jobs.ts";
 import { SchedulerBinding } from "./scheduler-binding.ts";
 
@@ -158,6 +160,8 @@ export class BridgeHost {
         },
         uploadLink: ({ key, bytes, md5 }) =>
           this.#desk.uploadLink(order, { name: key.split("/").at(-1) as string, bytes, md5 }),
+        // Whoever may send orders from elsewhere must not look around in this machine's network by them.
+        allow: isLoopback(this.#config.HOST) ? undefined : readFetchAllow(this.#config.FETCH_ALLOW),
       },
       executionLimits,
     );
@@ -195,6 +199,11 @@ const noSupplies: Supplies = { bucket: "", inputs: new Map() };
 /** A bridge sees the product's storage by the addresses in its links alone: where these are wrong, it says so. */
 function explained(error: unknown): AppError | undefined {
   const known = asAppError(error);
+  if (known?.type === "ADDRESS_FORBIDDEN")
+    return new AppError("ADDRESS_FORBIDDEN", {
+      ...known.data,
+      reason: `${known.data["reason"]} of the bridge, if the product's storage is there`,
+    });
   if (known?.type !== "UNAVAILABLE") return undefined;
   const reason = `${known.data["reason"]}. The bridge reaches the product's storage by the product's links alone: PUBLIC_URL of the product (or its S3_ENDPOINT) must be an address that the bridge reaches`;
   return new AppError("UNAVAILABLE", { reason }, error);

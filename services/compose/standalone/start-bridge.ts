@@ -5,15 +5,13 @@ import { lockAs } from "../../../lib/data-lock.ts";
 import { BridgeHost } from "./bridge-host.ts";
 import { bridgeLog } from "./bridge-log.ts";
 import { BridgeServer } from "./bridge-server.ts";
+import { isLoopback } from "./loopback.policy.ts";
 
 export interface RunningBridge {
   url: string;
   /** Stops running work, hands it back, and answers until that is heard. */
   stop(): Promise<void>;
 }
-
-export const isLoopback = (host: string): boolean =>
-  /^(127(\.\d{1,3}){3}|::1|localhost)$/.test(host);
 
 /** @throws ConfigError when others could reach the bridge with a token that nobody chose. */
 function checkToken({ config, sources }: LoadedConfig): void {
