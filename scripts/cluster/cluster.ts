@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { mkdir } from "node:fs/promises";
-import { createServer } from "node:net";
+import { freePort } from "../servers/server.ts";
 import { type Servers, startServers } from "../servers/start-servers.ts";
 import { ClusterProcess, type ProcessPlan } from "./cluster-process.ts";
 import { Forwarder } from "./forwarder.ts";
@@ -30,22 +30,6 @@ export interface ClusterOptions {
 
 const secretNames = ["ADMIN_PASSWORD", "MCP_TOKEN", "BRIDGE_TOKEN", "MESH_KEY", "STORAGE_SECRET"];
 const BUCKET = "reelmesh";
-
-async function freePorts(count: number): Promise<number[]> {
-  const servers = await Promise.all(
-    Array.from(
-      { length: count },
-      () =>
-        new Promise<ReturnType<typeof createServer>>((resolve, reject) => {
-          const server = createServer().on("error", reject);
-          server.listen(0, "127.0.0.1", () => resolve(server));
-        }),
-    ),
-  );
-  const ports = servers.map((server) => (server.address() as { port: number }).port);
-  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
-  return ports;
-}
 
 /** The servers and several processes of each role on this machine, as a cluster would run them on many. */
 export class Cluster {
@@ -83,7 +67,8 @@ export class Cluster {
       const network = options.separateHosts ? await HostNetwork.open() : undefined;
       if (network) ends.push(() => network.close());
       const addresses = network ? await reachable(servers.env, network.gateway, ends) : servers.env;
-      const ports = await freePorts(size.gateway);
+      const ports: number[] = [];
+      for (let n = 0; n < size.gateway; n += 1) ports.push(await freePort());
       const env: Record<string, string> = {
         ...addresses,
         ...Object.fromEntries(
