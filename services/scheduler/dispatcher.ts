@@ -97,8 +97,8 @@ export class Dispatcher {
     if (now >= this.#sweepAt()) await this.#sweep(now);
   }
 
-  /** What an earlier leader has granted or ended may still be news. */
-  isNew(now: Ms): boolean {
+  /** What an earlier leader has granted or ended may still be news here. */
+  #isNew(now: Ms): boolean {
     return now - this.#openedAt < this.#config.leaseMs;
   }
 
@@ -112,7 +112,7 @@ export class Dispatcher {
     this.#deadlineAt = undefined;
     const { nodesLostMax } = this.#config;
     // A lease that ended before a node could have renewed it with this leader tells nothing about the node.
-    const countsAsLoss = !this.isNew(now);
+    const countsAsLoss = !this.#isNew(now);
     const due: Promise<Answer>[] = [];
     for (const id of this.#running) {
       const job = this.#actors.get(id);
@@ -274,6 +274,16 @@ export class Dispatcher {
       await this.#actors.send(id, message);
     } catch (error) {
       this.#ports.log("warn", `job ${id}: ${(error as Error).message}`);
+    }
+  }
+
+  /** A node may still hold what an earlier leader has ended: such attempts take their slots until it lists them no more. */
+  countUnknown(node: string, attempts: readonly AttemptReport[], now: Ms): void {
+    if (!this.#isNew(now)) return;
+    for (const { jobId, attempt } of attempts) {
+      const job = this.#actors.get(jobId);
+      if (job?.state !== "running" || job.history.attempt !== attempt)
+        this.#nodes.stopping(node, jobId, attempt, now + this.#config.leaseMs);
     }
   }
 

@@ -86,7 +86,8 @@ export class Leader {
         store: ports.store,
         term: ports.term,
         now: ports.now,
-        isKnown: (id) => this.#actors.get(id) !== undefined,
+        isKnown: ({ spec, history }) =>
+          (this.#actors.get(spec.id)?.history.version ?? 0) >= history.version,
         found: (id) => this.#actors.doubt(id),
       },
       config,
@@ -265,6 +266,7 @@ export class Leader {
     }
     await this.#dispatcher.returnLeases(report.node, report.boot);
     this.#dispatcher.nodes.listed(report.node, attempts);
+    this.#dispatcher.countUnknown(report.node, attempts, now);
     this.#dispatcher.repeatOrders(report, attempts);
     const { leaseMs } = this.#config;
     const answers = await Promise.all(
@@ -288,8 +290,8 @@ export class Leader {
       else {
         const job = "job" in answer ? answer.job : undefined;
         heard.fenced.push({ jobId, attempt, reason: fenceReason(job, attempt) });
-        // Of the latest attempt it is known whether it ended by itself or is being killed, unless others saw to that.
-        if (job?.history.attempt !== attempt || this.#dispatcher.isNew(now))
+        // Of the latest attempt it is known already whether it ended by itself or is being killed.
+        if (job?.history.attempt !== attempt)
           this.#dispatcher.nodes.stopping(report.node, jobId, attempt, now + leaseMs);
       }
     }

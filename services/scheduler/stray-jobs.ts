@@ -1,12 +1,13 @@
 import type { SchedulerConfig } from "./config.ts";
-import type { Ms } from "./job.types.ts";
+import type { Job, Ms } from "./job.types.ts";
 import type { JobStore } from "./job-store.ts";
 
 interface StrayPorts {
   store: Pick<JobStore, "strays" | "active" | "exclusive">;
   term: number;
   now(): Ms;
-  isKnown(id: string): boolean;
+  /** As it is stored, or later. */
+  isKnown(job: Job): boolean;
   /** The job is in the store and must be read. */
   found(id: string): void;
 }
@@ -54,6 +55,6 @@ export class StrayJobs {
       throw error;
     }
     if (now >= this.#lateUntil) return;
-    for await (const { spec } of store.active()) if (!isKnown(spec.id)) found(spec.id);
+    for await (const job of store.active()) if (!isKnown(job)) found(job.spec.id);
   }
 }
