@@ -190,7 +190,7 @@ async function main() {
     question: "What do the job store's calls cost when the past grows?",
     run: `npm run bench:growth -- --sizes ${values.sizes}`,
     machine,
-    how: `Ended jobs are added through the store; ${ACTIVE} wait at every size. Single calls one after another: a quarter of them was faster. Together: 1,000 at once, the best of three groups. Client, database and whatever else the machine did share it.`,
+    how: `Ended jobs are added through the store; ${ACTIVE} wait at every size. Single calls one after another: a quarter of them was faster. Together: 1,000 at once, the best of three groups. Client, database and whatever else the machine did share it. Of the rare state and the owner there is less than a page (50) at 1,000 jobs: their first column is not a whole page.`,
     results,
     skipped,
     notMeasured: ["many readers at once", "a replica set", "a network between client and database"],
