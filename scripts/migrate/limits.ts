@@ -6,6 +6,8 @@ export const moveLimits = {
   /** Questions under way at the same time where a store answers one at a time. */
   questionsAtOnce: 16,
   objectsAtOnce: 6,
+  /** Of one object, before the move stops. */
+  readTriesMax: 3,
   objectsPerPage: 500,
   /** Differences that are named of each kind; the others are counted. */
   namedMax: 20,

@@ -5,6 +5,7 @@ import type { ObjectInfo, ObjectRef, ObjectStore } from "../../services/storage/
 import { Comparison } from "./comparison.ts";
 import { canonical } from "./likeness.plan.ts";
 import { moveLimits } from "./limits.ts";
+import { MoveError } from "./move-error.ts";
 import type { MoveWork } from "./move-work.ts";
 import type { ProgressFile } from "./progress.ts";
 import type { Compared } from "./summary.plan.ts";
@@ -35,11 +36,21 @@ async function* keysOf(store: ObjectStore, bucket: string): AsyncGenerator<strin
   } while (token !== undefined);
 }
 
-/** SHA-256 of a content, in bounded memory. */
+/** SHA-256 of a content, in bounded memory. A line that breaks while it is read is tried again. */
 async function hashOf(store: ObjectStore, ref: ObjectRef): Promise<string> {
-  const hash = createHash("sha256");
-  for await (const chunk of await store.read(ref)) hash.update(chunk as Uint8Array);
-  return hash.digest("hex");
+  for (let tries = 1; ; tries += 1) {
+    const content = await store.read(ref);
+    const hash = createHash("sha256");
+    try {
+      for await (const chunk of content) hash.update(chunk as Uint8Array);
+      return hash.digest("hex");
+    } catch (error) {
+      if (tries < moveLimits.readTriesMax) continue;
+      throw new MoveError(
+        `${ref.bucket}/${ref.key} cannot be read (${(error as Error).message}). The same command goes on where this one ended`,
+      );
+    }
+  }
 }
 
 async function found(store: ObjectStore, ref: ObjectRef): Promise<ObjectInfo | undefined> {
