@@ -218,6 +218,11 @@ const text = [
   "Why the numbers and traces of the product cost little: a series is looked up once for a route and status, not by labels for each request; what can be read (memory, queues, nodes) is read when somebody asks; whether a request is recorded is decided before there is a span, and at most 50 traces a second are begun on a gateway. Moleculer's metrics update some ten series for each call, each found by its labels; its tracing makes a span with tags for each call and emits an event for each.",
   "",
   `${report.machine.cpu}, Node ${report.machine.node}, load average before the run ${loadBefore} (ratios are medians of the ratios within a round; processor time is that of the serving thread, in the slice of 150 ms that one in ten undercuts, and of the rounds the quietest: other work on the machine only adds to it), ${connections} connections, ${rounds} rounds of ${values.seconds} s, ${round(exportedBytes / 1e6, 1)} MB of traces taken, commit ${report.machine.commit}, ${report.machine.date}.`,
+  ...(loadBefore > cpus().length
+    ? [
+        "The machine had more to do than this: requests a second tell how much of it each contestant got. What the work costs tells the processor time.",
+      ]
+    : []),
   `Run: ${report.run}`,
   "",
 ].join("\n");

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { afterEach, describe, expect, test } from "@jest/globals";
 import { ConfigError } from "../../lib/config.ts";
 import { dependenciesOf } from "../../lib/dependency-state.ts";
-import { freePort } from "../support/free-port.ts";
+import { freePort } from "../../scripts/servers/server.ts";
 import { type Product, startProduct } from "../support/product.ts";
 import { until } from "../support/until.ts";
 

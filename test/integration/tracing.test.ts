@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from "@jest/globals";
 import { systemActor, systemCall } from "../../lib/service.ts";
-import { freePort } from "../support/free-port.ts";
+import { freePort } from "../../scripts/servers/server.ts";
 import { type Product, startProduct } from "../support/product.ts";
 import { type SeenSpan, startTraceSink, type TraceSink } from "../support/trace-sink.ts";
 import { until } from "../support/until.ts";
