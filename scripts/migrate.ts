@@ -134,15 +134,17 @@ for (const name of ["SIGINT", "SIGTERM"] as const)
   process.once(name, () => stop.abort(new MoveError("broken off; the same command goes on")));
 
 main().catch((error: unknown) => {
-  const { code, message } = error as NodeJS.ErrnoException;
+  const { code, message } = error as Error & { code?: unknown };
   const known = asAppError(error);
   const isSentence =
     error instanceof MoveError ||
     error instanceof ConfigError ||
-    code?.startsWith("ERR_PARSE_ARGS");
+    (typeof code === "string" && code.startsWith("ERR_PARSE_ARGS"));
   if (isSentence) console.error(`migrate: ${message}`);
   else if (known)
-    console.error(`migrate: ${message}. The same command goes on where this one ended.`);
+    console.error(
+      `migrate: ${message.replace(/\.$/, "")}. The same command goes on where this one ended.`,
+    );
   else console.error(error);
   process.exitCode = 1;
 });

@@ -81,7 +81,7 @@ export async function moveBucket(
   const comparison = new Comparison(`objects in ${bucket}`);
   if (mode === "carry") await target.ensureBucket(bucket);
   const known = await knownUpTo(source, bucket, file);
-  const listed = createHash("sha256");
+  const seen = createHash("sha256");
   let isWhole = true;
   const take = async ({ info, outcome }: { info: ObjectInfo; outcome: Promise<Outcome> }) => {
     const { source: ours, target: theirs, why } = await outcome;
@@ -90,14 +90,14 @@ export async function moveBucket(
     comparison.addBytes(info.bytes);
     if (why !== undefined) comparison.differs(`${bucket}/${info.key}: ${why}`);
     isWhole &&= isSame;
-    listed.update(identity(info));
+    seen.update(identity(info));
     // Behind the first that differs nothing counts as done: the next run looks at it again.
     if (
       isWhole &&
       file &&
       !(known && Buffer.compare(Buffer.from(info.key), Buffer.from(known)) < 0)
     ) {
-      file.progress.buckets[bucket] = { after: info.key, listed: listed.copy().digest("hex") };
+      file.progress.buckets[bucket] = { after: info.key, listed: seen.copy().digest("hex") };
       await file.saveSometimes();
     }
     show(`objects in ${bucket}`, comparison.count, total, comparison.bytes);
@@ -135,12 +135,12 @@ async function knownUpTo(
 ): Promise<string | undefined> {
   const before = file?.progress.buckets[bucket];
   if (!before) return undefined;
-  const listed = createHash("sha256");
+  const seen = createHash("sha256");
   for await (const key of keysOf(source, bucket)) {
     if (Buffer.compare(Buffer.from(key), Buffer.from(before.after)) > 0) break;
-    listed.update(identity(await source.stat({ bucket, key })));
+    seen.update(identity(await source.stat({ bucket, key })));
   }
-  return listed.digest("hex") === before.listed ? before.after : undefined;
+  return seen.digest("hex") === before.listed ? before.after : undefined;
 }
 
 async function totalOf(target: ObjectStore, bucket: string): Promise<number> {
@@ -153,8 +153,22 @@ async function totalOf(target: ObjectStore, bucket: string): Promise<number> {
   return total;
 }
 
-/** Carries one object where it is missing, then reads it back. */
+/** Carries one object where it is missing, then reads it back. What only this object suffers from is told, not thrown. */
 async function one(
+  source: DiskStore,
+  target: ObjectStore,
+  info: ObjectInfo,
+  how: { mode: ObjectWork["mode"]; isKnown: boolean },
+): Promise<Outcome> {
+  try {
+    return await carried(source, target, info, how);
+  } catch (error) {
+    if (!isAboutThisObject(error)) throw error;
+    return { source: listed(info), target: undefined, why: (error as Error).message };
+  }
+}
+
+async function carried(
   source: DiskStore,
   target: ObjectStore,
   info: ObjectInfo,
@@ -165,21 +179,12 @@ async function one(
   let there = await found(target, ref);
   // An earlier run has compared its bytes; a store shows an object whole or not at all.
   if (isKnown && there && there.bytes === bytes && there.contentType === contentType)
-    return { source: likeness(info, `md5 ${etag}`), target: likeness(info, `md5 ${etag}`) };
+    return { source: listed(info), target: listed(info) };
   if (!there && mode === "carry") {
-    try {
-      // A file that is no longer what was stored is not carried: its MD5 is the object's tag.
-      const md5 = Buffer.from(etag, "hex").toString("base64");
-      const content = (await source.read(ref)) as AsyncIterable<Uint8Array>;
-      await target.put({ ...ref, contentType }, content, { bytes, md5 });
-    } catch (error) {
-      if (!isAboutThisObject(error)) throw error;
-      return {
-        source: likeness(info, await hashOf(source, ref)),
-        target: undefined,
-        why: (error as Error).message,
-      };
-    }
+    // A file that is no longer what was stored is not carried: its MD5 is the object's tag.
+    const md5 = Buffer.from(etag, "hex").toString("base64");
+    const content = (await source.read(ref)) as AsyncIterable<Uint8Array>;
+    await target.put({ ...ref, contentType }, content, { bytes, md5 });
     there = await found(target, ref);
   }
   const sha256 = await hashOf(source, ref);
@@ -189,8 +194,11 @@ async function one(
   };
 }
 
-/** Refused by the server or by our own check, while others may go. A server or disk that is away or full stops the move. */
+/** What the source says of an object whose bytes are not read. */
+const listed = (info: ObjectInfo) => likeness(info, `md5 ${info.etag}`);
+
+/** Refused by the server or by our own check, or its file has gone. A server or disk that is away or full stops the move. */
 function isAboutThisObject(error: unknown): boolean {
-  const type = asAppError(error)?.type;
-  return type === "STORAGE_FAILED" || type === "UPLOAD_REJECTED" || type === "PAYLOAD_TOO_LARGE";
+  const type = asAppError(error)?.type ?? (error as NodeJS.ErrnoException).code;
+  return ["STORAGE_FAILED", "UPLOAD_REJECTED", "PAYLOAD_TOO_LARGE", "ENOENT"].includes(type ?? "");
 }

@@ -1,4 +1,5 @@
-import type { RecordStore } from "../../lib/store/record-store.ts";
+import { asAppError } from "../../lib/errors.ts";
+import type { RecordStore, StoredRecord } from "../../lib/store/record-store.ts";
 import { Comparison } from "./comparison.ts";
 import { canonical } from "./likeness.plan.ts";
 import { moveLimits } from "./limits.ts";
@@ -23,9 +24,26 @@ export async function carryRecords(
       const other = there.get(record.id);
       return !other || (replaces && canonical(other) !== canonical(record));
     });
-    if (missing.length > 0) await target.restore(missing);
+    if (missing.length > 0) await restoreWhatGoes(target, missing);
     done += records.length;
     show(name, done, total);
+  }
+}
+
+/** One that the target cannot hold keeps no other out; the comparison names it. */
+async function restoreWhatGoes(
+  target: RecordStore,
+  records: readonly StoredRecord[],
+): Promise<void> {
+  try {
+    await target.restore(records);
+  } catch (error) {
+    const type = asAppError(error)?.type;
+    if (type !== "PAYLOAD_TOO_LARGE" && type !== "INVALID_INPUT") throw error;
+    const [first, ...others] = records;
+    if (others.length === 0) return;
+    await restoreWhatGoes(target, [first!]);
+    await restoreWhatGoes(target, others);
   }
 }
 
