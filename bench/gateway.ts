@@ -1,5 +1,5 @@
 // Requests a second through the gateway, beside plain moleculer-web and Fastify, in one run on one machine.
-import { type ChildProcess, execFileSync, fork } from "node:child_process";
+import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
@@ -9,6 +9,7 @@ import { parseArgs } from "node:util";
 import type { LoadOrder, LoadResult } from "./gateway-load.ts";
 import { type ContestantName, contestantNames } from "./gateway-serve.ts";
 import { median, round } from "./jobs-measure.ts";
+import { commit, processor } from "./machine.ts";
 
 const { values } = parseArgs({
   options: {
@@ -144,13 +145,6 @@ async function race(names: readonly ContestantName[]) {
 }
 
 const BASE: ContestantName = "plain moleculer-web";
-const commandText = (command: string, args: string[]) => {
-  try {
-    return execFileSync(command, args, { encoding: "utf8" }).trim();
-  } catch {
-    return "unknown";
-  }
-};
 
 const names = contestantNames.filter((name) => !values.only || values.only.includes(name));
 const loadBefore = round(loadavg()[0] ?? 0, 1);
@@ -189,10 +183,10 @@ const report = {
     "How many requests a second does the gateway take, with metrics and traces on, beside plain moleculer-web and Fastify with the same answers?",
   run: `npm run bench:gateway -- --rounds ${rounds} --seconds ${values.seconds} --connections ${connections}`,
   machine: {
-    cpu: `${cpus()[0]?.model ?? "unknown"} x ${cpus().length}`,
+    cpu: processor(),
     node: process.version,
     loadAverageBefore: loadBefore,
-    commit: commandText("git", ["rev-parse", "--short", "HEAD"]),
+    commit: commit(),
     date: new Date().toISOString().slice(0, 10),
   },
   exportedBytes,

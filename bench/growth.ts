@@ -1,8 +1,7 @@
 // What the job store's calls cost with a thousand and with a million stored jobs, on each adapter.
 // npm run bench:growth [-- --sizes 1000,10000 --stores sqlite,mongo]; MONGO_URL names the server of the latter
-import { execFileSync } from "node:child_process";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { cpus, loadavg, tmpdir, totalmem } from "node:os";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import mongoose from "mongoose";
@@ -11,6 +10,7 @@ import { MongoJobStore } from "../services/scheduler/mongo-job-store.ts";
 import { SqliteJobStore } from "../services/scheduler/sqlite-job-store.ts";
 import { ACTIVE, type Costs, costNames, costsOf, GrowingStore } from "./growth-measure.ts";
 import { round } from "./jobs-measure.ts";
+import { machineText } from "./machine.ts";
 
 const { values } = parseArgs({
   options: {
@@ -166,21 +166,13 @@ function table({ rows, remarks }: Growth): string[] {
   ];
 }
 
-const commit = () => {
-  try {
-    return execFileSync("git", ["rev-parse", "--short", "HEAD"], { encoding: "utf8" }).trim();
-  } catch {
-    return "unknown";
-  }
-};
-
 async function main() {
   const asked = values.stores.split(",");
   const places = [
     ...(asked.includes("sqlite") ? [await sqlitePlace()] : []),
     ...(asked.includes("mongo") ? [await mongoPlace()] : []),
   ];
-  const machine = `${cpus().length} x ${cpus()[0]?.model ?? "unknown"}, ${Math.round(totalmem() / 1024 ** 3)} GiB, Node ${process.versions.node}, load before ${loadavg()[0]?.toFixed(1)}, commit ${commit()}, ${new Date().toISOString().slice(0, 10)}`;
+  const machine = machineText();
   const results: Growth[] = [];
   const skipped: string[] = [];
   for (const place of places)

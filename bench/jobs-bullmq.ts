@@ -1,15 +1,7 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { createServer } from "node:net";
 import { Queue, Worker } from "bullmq";
+import { freePort } from "../scripts/servers/server.ts";
 import type { Contestant, Load, Started } from "./jobs-measure.ts";
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 /** A Redis with an append-only file in this directory; resolves when it accepts connections. */
 async function startRedis(dataDir: string, appendfsync: string) {

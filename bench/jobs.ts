@@ -1,7 +1,7 @@
 // Durable no-op jobs through the product, beside BullMQ on a Redis of its own and Agenda, in one run on one machine.
 // npm run bench:jobs [-- --cluster]: as one process on SQLite, or as processes over NATS on a store of MongoDB's protocol.
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { cpus, loadavg, tmpdir } from "node:os";
+import { loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { startServers } from "../scripts/servers/start-servers.ts";
@@ -18,7 +18,7 @@ import {
   round,
 } from "./jobs-measure.ts";
 import { productContestant, schedulerContestant } from "./jobs-product.ts";
-import { commandText, commit } from "./machine.ts";
+import { commandText, commit, processor } from "./machine.ts";
 
 const { values } = parseArgs({
   options: {
@@ -150,7 +150,7 @@ try {
       "How many durable no-op jobs are accepted and completed a second, and how soon does one start on an idle machine?",
     run: `npm run bench:jobs --${values.cluster ? " --cluster" : ""} --jobs ${load.jobs} --singles ${load.singles} --runs ${runs}`,
     machine: {
-      cpu: `${cpus()[0]?.model ?? "unknown"} x ${cpus().length}`,
+      cpu: processor(),
       node: process.version,
       redis: commandText("redis-server", ["--version"]).match(/v=\S+/)?.[0] ?? "absent",
       fsyncMedianMs: fsync,

@@ -2,7 +2,7 @@
 // npm run bench:nodes [-- --nodes 50 --seconds 60]
 import { randomBytes } from "node:crypto";
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { cpus, loadavg, tmpdir } from "node:os";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { parseArgs } from "node:util";
@@ -14,7 +14,7 @@ import { ClusterProcess } from "../scripts/cluster/cluster-process.ts";
 import { startServers } from "../scripts/servers/start-servers.ts";
 import { schedulerConfig } from "../services/scheduler/config.ts";
 import { round } from "./jobs-measure.ts";
-import { commit } from "./machine.ts";
+import { machineText } from "./machine.ts";
 
 const { values } = parseArgs({
   options: {
@@ -111,7 +111,7 @@ try {
   for (let n = 0; n < count; n += 1) ends.push(await simulatedNode(mesh, dir, n));
   await pause(5_000);
   const withNodes = await corePercent(pid);
-  const machine = `${cpus()[0]?.model ?? "unknown"} x ${cpus().length}, Node ${process.version}, load ${round(loadavg()[0] ?? 0, 1)}, commit ${commit()}, ${new Date().toISOString().slice(0, 10)}`;
+  const machine = machineText();
   const text = [
     "# Heartbeats of many nodes",
     "",

@@ -1,8 +1,7 @@
 // Wall time of the product's executor against one hand-written FFmpeg command for the same picture.
 // npm run bench:render [-- --runs N] [--case demo|minute]: one case alone writes no report
-import { execFile, execFileSync } from "node:child_process";
+import { execFile } from "node:child_process";
 import { copyFile, mkdir, readdir, rm, writeFile } from "node:fs/promises";
-import { cpus, loadavg, totalmem } from "node:os";
 import { join } from "node:path";
 import { parseArgs, promisify } from "node:util";
 import { type Ffmpeg, findFfmpeg } from "../services/compose/media/ffmpeg.ts";
@@ -11,6 +10,7 @@ import { readRender } from "../services/compose/media/verify-render.ts";
 import { TimelineRequest } from "../services/compose/timeline/timeline.schema.ts";
 import { timelineExecutor } from "../services/compose/timeline.executor.ts";
 import { openToolsBench, type ToolsBench } from "../test/support/executor-tools.ts";
+import { machineText } from "./machine.ts";
 import { demoCase, longCase, type RenderCase } from "./render-cases.ts";
 
 const run = promisify(execFile);
@@ -138,14 +138,6 @@ async function measure(
   };
 }
 
-const commit = () => {
-  try {
-    return execFileSync("git", ["rev-parse", "--short", "HEAD"], { encoding: "utf8" }).trim();
-  } catch {
-    return "unknown";
-  }
-};
-
 const seconds = (ms: number) => (ms / 1000).toFixed(2);
 const table = (results: readonly Measured[]) =>
   [
@@ -179,7 +171,10 @@ async function main() {
     const report = {
       question: "What does a render cost beyond the one FFmpeg command for the same picture?",
       run: `npm run bench:render -- --runs ${runs}`,
-      machine: `${cpus().length} x ${cpus()[0]?.model ?? "unknown"}, ${Math.round(totalmem() / 1024 ** 3)} GiB, Node ${process.versions.node}, FFmpeg ${ffmpeg.version}, load ${loadavg()[0]?.toFixed(1)}, encoder ${(await findGpuEncoder(ffmpeg)) ?? "libx264"}, commit ${commit()}, ${new Date().toISOString().slice(0, 10)}`,
+      machine: machineText(
+        `FFmpeg ${ffmpeg.version}`,
+        `encoder ${(await findGpuEncoder(ffmpeg)) ?? "libx264"}`,
+      ),
       runs,
       target: `median ratio at most ${target}`,
       includes:

@@ -1,5 +1,4 @@
-import { cpus, totalmem } from "node:os";
-import { commit } from "../../bench/machine.ts";
+import { machineText } from "../../bench/machine.ts";
 import type { ChaosResult, FaultRecord } from "./chaos-run.ts";
 
 /** Value below which the given share of the values lies. */
@@ -54,7 +53,7 @@ export function chaosReport(result: ChaosResult, command: string): string {
     "",
     `\`${command}\`: ${gateway} gateways, ${platform} platform nodes, ${scheduler} schedulers and ${compose} compose nodes as processes, with NATS, Redis, a store that speaks MongoDB's wire protocol (FerretDB) and a third-party S3 server.`,
     "",
-    `${cpus().length} x ${cpus()[0]?.model ?? "unknown"}, ${Math.round(totalmem() / 1024 ** 3)} GiB, Node ${process.versions.node}, commit ${commit()}, ${new Date().toISOString().slice(0, 10)}; ${Math.round(result.durationMs / 1000)} s in all.`,
+    `${machineText()}; ${Math.round(result.durationMs / 1000)} s in all.`,
     "",
     "| | |",
     "| --- | ---: |",

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
 import { systemCall } from "../../lib/service.ts";
-import { type Product, startProduct } from "../support/product.ts";
+import { endOfJob, type Product, startProduct } from "../support/product.ts";
 
 let product: Product;
 let token: string;
@@ -23,16 +23,7 @@ const title = {
   output: { width: 64, height: 64, fps: 5, quality: "draft" },
 };
 
-/** Asks until the job has ended, or fails after 15 s. */
-async function untilEnded(id: string) {
-  const deadline = Date.now() + 15_000;
-  for (;;) {
-    const { body } = await product.request("GET", `/jobs/${id}`, { token });
-    if (["success", "failed", "cancelled"].includes(body.status)) return body;
-    if (Date.now() > deadline) throw new Error(`still ${JSON.stringify(body)}`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-}
+const untilEnded = (id: string) => endOfJob(() => product.request("GET", `/jobs/${id}`, { token }));
 
 describe("composition bridge", () => {
   test("answers the bridge's token and nobody else's", async () => {

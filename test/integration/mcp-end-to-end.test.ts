@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
 import { systemCall } from "../../lib/service.ts";
 import { previewOf } from "../../services/mcp/preview.ts";
-import { type Product, startProduct } from "../support/product.ts";
+import { endOfJob, type Product, startProduct } from "../support/product.ts";
+import { until } from "../support/until.ts";
 
 let product: Product;
 let admin: string;
@@ -22,19 +23,12 @@ const tool = async (name: string, args: object, more: object = {}) => {
   return body;
 };
 
-/** Polls the plain job route until the job has ended, or fails after 15 s. */
+/** The job as the plain route shows it when it has ended, and what its progress was on the way. */
 async function untilEnded(id: string) {
-  const deadline = Date.now() + 15_000;
   const seen: number[] = [];
-  for (;;) {
-    const { body } = await product.request("GET", `/mcp/jobs/${id}`, {
-      token: product.config.MCP_TOKEN,
-    });
-    seen.push(body.progress);
-    if (["success", "failed", "cancelled"].includes(body.status)) return { job: body, seen };
-    if (Date.now() > deadline) throw new Error(`still ${JSON.stringify(body)}`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
+  const token = product.config.MCP_TOKEN;
+  const job = await endOfJob(() => product.request("GET", `/mcp/jobs/${id}`, { token }), seen);
+  return { job, seen };
 }
 
 async function newRun() {
@@ -77,13 +71,8 @@ describe("from an agent app run to a finished video", () => {
     const bytes = new Uint8Array(await file.arrayBuffer());
     expect(new TextDecoder().decode(bytes.subarray(4, 8))).toBe("ftyp");
 
-    const deadline = Date.now() + 5_000;
-    let run = await readRun(runId);
-    while (run.media_url === undefined && Date.now() < deadline) {
-      await new Promise((resolve) => setTimeout(resolve, 50));
-      run = await readRun(runId);
-    }
-    expect(run).toMatchObject({ status: "success", media_url: job.media_url });
+    await until(async () => (await readRun(runId)).media_url !== undefined);
+    expect(await readRun(runId)).toMatchObject({ status: "success", media_url: job.media_url });
   });
 
   test("a repeated call with the same key and run gets the same job; another run cannot take it over", async () => {

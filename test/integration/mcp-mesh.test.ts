@@ -1,17 +1,9 @@
-import { createServer } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { systemCall } from "../../lib/service.ts";
+import { freePort } from "../../scripts/servers/server.ts";
 import { type Product, startProduct } from "../support/product.ts";
-
-const freePort = () =>
-  new Promise<number>((resolve, reject) => {
-    const server = createServer().on("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(port));
-    });
-  });
+import { until } from "../support/until.ts";
 
 let edge: Product;
 let worker: Product;
@@ -69,10 +61,7 @@ describe("a gateway whose tools run on another node", () => {
       { signal: controller.signal, onprogress: () => controller.abort() },
     );
     await expect(waiting).rejects.toThrow();
-    const deadline = Date.now() + 5_000;
-    while (heard.length === 0 && Date.now() < deadline)
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    expect(heard.length).toBeGreaterThan(0);
+    await until(() => heard.length > 0);
     await systemCall(worker.broker)("scheduler.cancel", { id: long.id });
     await client.close();
   }, 20_000);

@@ -4,6 +4,7 @@ import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/cli
 import type { Context, ServiceSchema } from "moleculer";
 import { systemCall } from "../../lib/service.ts";
 import { type Product, startProduct } from "../support/product.ts";
+import { until } from "../support/until.ts";
 
 let product: Product;
 beforeAll(async () => {
@@ -41,14 +42,6 @@ async function connect(era: Era, token = product.config.MCP_TOKEN): Promise<Clie
 
 /** Ids of the calls that the edge has told the mesh to give up. */
 const cancelled: string[] = [];
-
-async function until(check: () => boolean) {
-  const deadline = Date.now() + 5_000;
-  while (!check()) {
-    if (Date.now() > deadline) throw new Error("it did not happen");
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
 
 const noop = (ms: number, owner = "agent:mcp-token") =>
   systemCall(product.broker)("scheduler.submit", { kind: "noop", payload: { ms }, owner });

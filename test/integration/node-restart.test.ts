@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, test } from "@jest/globals";
 import { identify, isSameProcess } from "../../services/compose/process-group.ts";
 import type { JobView } from "../../services/scheduler/scheduler.contract.ts";
-import { until } from "../support/compose-node.ts";
+import { until } from "../support/until.ts";
 
 const script = fileURLToPath(new URL("../support/product-child.ts", import.meta.url));
 
@@ -73,7 +73,7 @@ async function submitProcess(product: Running) {
     payload: {},
   });
   const pids = async () => (await readFile(join(dir, "pids"), "utf8").catch(() => "")).split("\n");
-  await until("the shell's child", async () => (await pids()).length > 1);
+  await until(async () => (await pids()).length > 1, { what: "the shell's child" });
   const grandchild = await identify(Number((await pids())[0]));
   if (!grandchild) throw new Error("the shell's child is not there");
   return { id: job.id, grandchild };
@@ -81,7 +81,7 @@ async function submitProcess(product: Running) {
 
 const success = async (product: Running, id: string): Promise<JobView> => {
   let job: JobView | undefined;
-  await until("success", async () => {
+  await until(async () => {
     job = await product.call<JobView>("scheduler.get", { id });
     return job.state === "success";
   });
@@ -124,10 +124,8 @@ describe("restart of the product", () => {
     const product = await start();
     const { id, grandchild } = await submitProcess(product);
     await product.call("scheduler.cancel", { id });
-    await until("the process is gone", async () => !(await isSameProcess(grandchild)));
-    await until("the work directory is gone", async () => {
-      return (await readdir(join(dir, "work"))).length === 0;
-    });
+    await until(async () => !(await isSameProcess(grandchild)));
+    await until(async () => (await readdir(join(dir, "work"))).length === 0);
     expect(await product.call("scheduler.get", { id })).toMatchObject({ state: "cancelled" });
   }, 30_000);
 });

@@ -2,7 +2,8 @@ import { randomUUID } from "node:crypto";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, describe, expect, test } from "@jest/globals";
-import { type ComposeNode, startComposeNode, until } from "../support/compose-node.ts";
+import { type ComposeNode, startComposeNode } from "../support/compose-node.ts";
+import { until } from "../support/until.ts";
 
 let node: ComposeNode | undefined;
 afterEach(async () => {
@@ -23,7 +24,7 @@ describe("compose node", () => {
     node = await startComposeNode();
     const begin = await order({ output: "done" });
     await expect(node.call("compose.begin", begin)).resolves.toEqual({ outcome: "accepted" });
-    await until("completion", () => heard("scheduler.complete").length === 1);
+    await until(() => heard("scheduler.complete").length === 1);
     const key = `jobs/${begin.jobId}/1/output.txt`;
     expect(heard("scheduler.complete")[0]?.params).toMatchObject({
       jobId: begin.jobId,
@@ -51,7 +52,7 @@ describe("compose node", () => {
       bucket: node.config.OSS_BUCKET_NAME,
       key: `jobs/${begin.jobId}/1/output.txt`,
     };
-    await until("removal", async () => {
+    await until(async () => {
       if (heard("scheduler.complete").length === 0) return false;
       return (node as ComposeNode).call("storage.stat", object).then(
         () => false,
@@ -63,7 +64,7 @@ describe("compose node", () => {
   test("a payload that its kind refuses fails for good and names the field", async () => {
     node = await startComposeNode();
     await node.call("compose.begin", await order({ ms: -1 }));
-    await until("failure", () => heard("scheduler.fail").length === 1);
+    await until(() => heard("scheduler.fail").length === 1);
     expect(heard("scheduler.fail")[0]?.params).toMatchObject({
       retryable: false,
       error: { type: "INVALID_INPUT", message: expect.stringContaining("ms:") },
@@ -76,7 +77,7 @@ describe("compose node", () => {
     const begin = await order({ ms: 60_000 });
     await node.call("compose.begin", begin);
     const { heard: said } = node.scheduler;
-    await until("a heartbeat that names it", () =>
+    await until(() =>
       said.some(
         ({ action, params }) => action === "scheduler.heartbeat" && params.attempts.length === 1,
       ),

@@ -3,6 +3,7 @@ import { request as httpRequest } from "node:http";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
 import { type Product, startProduct } from "../support/product.ts";
+import { until } from "../support/until.ts";
 
 const UPLOAD = "/common/cloudvendor-oss/upload-file";
 let product: Product;
@@ -113,11 +114,3 @@ describe("input filter", () => {
     expect(key(json)).toBe("a&b.txt");
   });
 });
-
-async function until(holds: () => Promise<boolean>): Promise<void> {
-  const end = Date.now() + 10_000;
-  while (!(await holds())) {
-    if (Date.now() > end) throw new Error("did not come true within 10 s");
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}

@@ -6,6 +6,7 @@ import { Readable } from "node:stream";
 import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
 import { systemCall, type TypedCall } from "../../lib/service.ts";
 import { type Product, startProduct } from "../support/product.ts";
+import { until } from "../support/until.ts";
 
 let product: Product;
 let call: TypedCall;
@@ -31,11 +32,6 @@ const filesOnDisk = async () =>
   ).filter((entry) => entry.isFile()).length;
 // biome-ignore lint/suspicious/noExplicitAny: answers are checked field by field
 const jsonOf = async (response: Response): Promise<any> => response.json();
-async function until(holds: () => Promise<boolean>): Promise<void> {
-  for (let n = 0; n < 200 && !(await holds()); n += 1)
-    await new Promise((resolve) => setTimeout(resolve, 25));
-  expect(await holds()).toBe(true);
-}
 
 describe("signed links", () => {
   test("a link without expiry serves the object with its type, and a HEAD serves its head", async () => {

@@ -79,12 +79,3 @@ export async function startComposeNode(
     },
   };
 }
-
-/** Bounded wait for something to become true. */
-export async function until(what: string, holds: () => unknown, boundMs = 10_000): Promise<void> {
-  const giveUpAt = performance.now() + boundMs;
-  while (!(await holds())) {
-    if (performance.now() > giveUpAt) throw new Error(`not within ${boundMs} ms: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-}

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Config, loadConfig } from "../../lib/config.ts";
 import { type RunningNode, startNode } from "../../services/node.ts";
+import { until } from "./until.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: answers are checked field by field by the tests
 type Body = any;
@@ -52,4 +53,21 @@ export async function startProduct(env: Record<string, string> = {}): Promise<Pr
       if (own) await rm(own, { recursive: true, force: true });
     },
   };
+}
+
+/** Asks a route of the job until it has ended; answers what the route said last. `seen` gets its progress on the way. */
+export async function endOfJob(
+  ask: () => Promise<{ body: Body }>,
+  seen: number[] = [],
+): Promise<Body> {
+  let job: Body;
+  await until(
+    async () => {
+      job = (await ask()).body;
+      seen.push(job.progress);
+      return ["success", "failed", "cancelled"].includes(job.status);
+    },
+    { what: "the end of the job", limitMs: 60_000 },
+  );
+  return job;
 }
