@@ -121,7 +121,7 @@ async function tellSecrets(dir: string, file: string | undefined): Promise<void>
   const names = Object.keys(secrets);
   if (names.length === 0) return;
   display.say(
-    `\nLinks, tokens and uploads are signed with secrets of this installation. Set on every node of the cluster: ${names.join(", ")}, with the values of ${dir}/secrets.json, but for those that the environment of the installation has set.`,
+    `\nLinks, tokens and uploads are signed with secrets of this installation. Set on every node of the cluster: ${names.join(", ")}, with the values of ${dir}/secrets.json, but for those that the environment of the installation has set; and OSS_BUCKET_NAME as it was there.`,
   );
   if (file === undefined) display.say("--secrets FILE writes them as NAME=value.");
   else {

@@ -11,7 +11,7 @@ import { SqliteTokenStore } from "../../services/auth/sqlite-token-store.ts";
 import { catalogue } from "../../services/catalogue.ts";
 import { SqliteJobStore } from "../../services/scheduler/sqlite-job-store.ts";
 import { DiskStore } from "../../services/storage/disk-store.ts";
-import { MoveError } from "./move-error.ts";
+import { cannotOpen, MoveError } from "./move-error.ts";
 
 /** An embedded installation's stores, open and locked against the product. */
 export interface Source {
@@ -83,7 +83,7 @@ export async function openSource(dir: string, ignored: readonly string[]): Promi
     };
   } catch (error) {
     await close();
-    throw error;
+    throw cannotOpen(`--from: ${dir}`, error);
   }
 }
 

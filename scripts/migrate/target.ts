@@ -6,7 +6,7 @@ import { MongoTokenStore } from "../../services/auth/mongo-token-store.ts";
 import { MongoJobStore } from "../../services/scheduler/mongo-job-store.ts";
 import type { ObjectStore } from "../../services/storage/object-store.ts";
 import { openStore } from "../../services/storage/open-store.ts";
-import { MoveError } from "./move-error.ts";
+import { cannotOpen, MoveError } from "./move-error.ts";
 
 /** A cluster's stores. */
 export interface Target {
@@ -70,6 +70,6 @@ export async function openTarget(
     };
   } catch (error) {
     await close();
-    throw error;
+    throw cannotOpen(`--to: ${shown(mongoUrl)}`, error);
   }
 }

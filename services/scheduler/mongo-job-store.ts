@@ -206,7 +206,7 @@ export class MongoJobStore implements JobStore {
     return overMongo(() => movedJobs(this.#models, ids, (docs) => this.#jobs(docs)));
   }
 
-  /** Above every place of a job, and every number that the sums of ended jobs have reached. */
+  /** No job has a greater place, and the sums of ended jobs have reached no greater number. */
   async lastPlace(): Promise<number> {
     await overMongo(() => this.#catchUp());
     return Math.max(this.#places.last, this.#numbers.last);

@@ -118,6 +118,25 @@ servers.describe("a move that cannot begin", () => {
     expect(moved).toEqual({ code: 0, text: expect.stringContaining("Everything is equal.") });
   });
 
+  test("a file that is no database, or of a newer version, is one sentence", async () => {
+    await writeFile(join(dir, "records.sqlite"), "not a database, however long it may be");
+    const refused = await dataOnly();
+    expect([refused.code, refused.text]).toEqual([
+      1,
+      expect.stringMatching(/^migrate: --from: .* cannot be opened: .*\n$/),
+    ]);
+    await rm(join(dir, "records.sqlite"));
+    await restoreApps({ DATA_DIR: dir }, [app("a", "one")]);
+    const newer = defineCollection({
+      name: apps.name,
+      schemaVersion: 2,
+      migrations: { 2: (d) => d },
+    });
+    await (await openRecords({ DATA_DIR: dir, MONGO_URL: url }, newer)).close();
+    const old = await dataOnly();
+    expect([old.code, old.text]).toEqual([1, expect.stringMatching(/--to: .*schema version 2/)]);
+  });
+
   test("a directory on its way to another database is refused until its progress is removed", async () => {
     await restoreApps({ DATA_DIR: dir }, [app("a", "one")]);
     expect((await dataOnly()).code).toBe(0);
