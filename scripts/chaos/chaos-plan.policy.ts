@@ -4,6 +4,7 @@ import type { Random } from "../../test/simulation/random.ts";
 export const faultKinds = [
   "kill-compose",
   "lose-compose",
+  "replace-compose",
   "kill-gateway",
   "kill-leader",
   "kill-platform",
@@ -33,6 +34,7 @@ export interface PlannedFault {
 const shapes: Readonly<Record<FaultKind, { weight: number; forMs: readonly [number, number] }>> = {
   "kill-compose": { weight: 6, forMs: [300, 3_000] },
   "lose-compose": { weight: 3, forMs: [24_000, 30_000] },
+  "replace-compose": { weight: 2, forMs: [2_000, 6_000] },
   "kill-gateway": { weight: 4, forMs: [300, 3_000] },
   "kill-leader": { weight: 4, forMs: [1_000, 8_000] },
   "kill-platform": { weight: 2, forMs: [300, 2_000] },

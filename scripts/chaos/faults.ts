@@ -1,12 +1,13 @@
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
-import { mkdir, open, rm, writeFile } from "node:fs/promises";
+import { mkdir, open, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { promisify } from "node:util";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { ClusterProcess, ProcessPlan } from "../cluster/cluster-process.ts";
 import type { ServerName } from "../servers/server.ts";
+import { orphanProcesses } from "./chaos-check.ts";
 import type { FaultKind, PlannedFault } from "./chaos-plan.policy.ts";
 
 const run = promisify(execFile);
@@ -113,6 +114,14 @@ const serverOf: Partial<Record<FaultKind, ServerName>> = {
   "restart-s3": "s3",
 };
 
+/** The machine is gone with all that ran and lay there; another one takes its place. */
+async function forget({ dataDir }: ClusterProcess): Promise<void> {
+  for (const pid of await orphanProcesses(dataDir)) process.kill(Number(pid), "SIGKILL");
+  // The directory itself may be where a disk is mounted.
+  for (const name of await readdir(dataDir))
+    await rm(join(dataDir, name), { recursive: true, force: true });
+}
+
 /** A process may come up into another fault, a full disk or a database that is away: it is started until it serves. */
 async function startAgain(process: ClusterProcess): Promise<void> {
   for (let tries = 1; ; tries += 1) {
@@ -199,6 +208,7 @@ export class Faults {
       return { target, undo: async () => process.signal("SIGCONT") };
     }
     await process.kill();
+    if (kind === "replace-compose") await forget(process);
     return { target, undo: () => startAgain(process) };
   }
 

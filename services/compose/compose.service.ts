@@ -1,6 +1,7 @@
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { asAppError, errorMessage, errorTable } from "../../lib/errors.ts";
+import { outputPrefix } from "../../lib/job-output-key.ts";
 import { implementService, type ServiceHost } from "../../lib/service.ts";
 import { outsideWork } from "../../lib/telemetry/work-scope.ts";
 import { newJobId } from "../scheduler/job-id.ts";
@@ -9,7 +10,7 @@ import { AttemptWatch } from "./attempt-watch.ts";
 import { composeContract } from "./compose.contract.ts";
 import { executionLimits, nodeLimits } from "./config.ts";
 import { runAttempt } from "./execution.ts";
-import { outputPrefix, workDirOf } from "./executor-tools.ts";
+import { workDirOf } from "./executor-tools.ts";
 import { executors } from "./executors.ts";
 import { LoadMeter } from "./load-report.ts";
 import { NodeAgent } from "./node-agent.ts";

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { AppError } from "../../lib/errors.ts";
+import { outputPrefix } from "../../lib/job-output-key.ts";
 import type { JobResult, StartOrder } from "../scheduler/job.types.ts";
 import type { AttemptHost } from "./attempt-host.ts";
 import type { ExecutionLimits } from "./config.ts";
@@ -8,8 +9,6 @@ import type { ExecutorTools } from "./executor.ts";
 import type { AttemptKey, NodeJournal } from "./node-ports.ts";
 import { ObjectTransfer } from "./object-transfer.ts";
 import { runInGroup } from "./process-group.ts";
-
-export const outputPrefix = ({ jobId, attempt }: AttemptKey) => `jobs/${jobId}/${attempt}/`;
 
 export interface ToolsContext {
   host: AttemptHost;

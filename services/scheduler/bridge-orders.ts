@@ -1,8 +1,8 @@
 import { asAppError } from "../../lib/errors.ts";
+import { outputPrefix } from "../../lib/job-output-key.ts";
 import type { ServiceHost } from "../../lib/service.ts";
 import { namedSources, replaceSources } from "../compose/bridge.sources.ts";
 import { ContactSheetPayload } from "../compose/contact-sheet.payload.ts";
-import { outputPrefix } from "../compose/executor-tools.ts";
 import { sourceContext } from "../compose/media/own-origins.ts";
 import { readSource, type SourceContext } from "../compose/media/source.policy.ts";
 import type { AttemptOrder } from "../compose/standalone/bridge-wire.ts";

@@ -35,10 +35,34 @@ export type Answer =
   | { outcome: "ignored"; reason: IgnoredReason; job: Job }
   | { outcome: "missing" };
 
+/** Called for each ended job of which more than the committed output may lie in the storage. */
+export const removeOutputsAction = "storage.removeOutputs";
+
 /** To an actor itself: what is stored counts, whatever is remembered. */
 const reread = { type: "reread" } as const;
 
-/** The commit that goes with a step: the state, its log lines, its callback. */
+/** What must be called, at least once, when a job has ended: whoever asked for that, and who keeps its outputs. */
+function callbacksOf(job: Job): OutboxEntry[] {
+  const { spec, history, state } = job;
+  const id = `${spec.id}:${history.version}`;
+  const callbacks: OutboxEntry[] = [];
+  if (spec.onSettled) {
+    const { action, params } = spec.onSettled;
+    callbacks.push({ id, jobId: spec.id, action, params: { job: viewOf(job), params } });
+  }
+  // An attempt that lost is removed by its node; one that is gone for good left its output behind.
+  const keep = state === "success" ? history.attempt : undefined;
+  if (history.attempt > (keep === undefined ? 0 : 1))
+    callbacks.push({
+      id: `${id}:outputs`,
+      jobId: spec.id,
+      action: removeOutputsAction,
+      params: { jobId: spec.id, upTo: history.attempt, ...(keep === undefined ? {} : { keep }) },
+    });
+  return callbacks;
+}
+
+/** The commit that goes with a step: the state, its log lines, its callbacks. */
 function changeOf(before: Job | undefined, after: Job, effects: readonly Effect[], now: Ms) {
   const log: JobLogLine[] = [];
   const outbox: OutboxEntry[] = [];
@@ -50,15 +74,7 @@ function changeOf(before: Job | undefined, after: Job, effects: readonly Effect[
         level: effect.level,
         text: effect.text,
       });
-    if (effect.type === "settled" && after.spec.onSettled) {
-      const { action, params } = after.spec.onSettled;
-      outbox.push({
-        id: `${after.spec.id}:${after.history.version}`,
-        jobId: after.spec.id,
-        action,
-        params: { job: viewOf(after), params },
-      });
-    }
+    if (effect.type === "settled") outbox.push(...callbacksOf(after));
   }
   return { next: after, expectedVersion: before?.history.version ?? 0, log, outbox };
 }
@@ -100,9 +116,13 @@ export class JobActors {
     return this.#unsure.size > 0;
   }
 
-  /** Takes over a job as it is stored. */
+  /**
+   * Takes over a job as an earlier leader has stored it. The end of its lease is on that one's clock, and clocks of
+   * different machines are not compared: the node gets a whole lease from now.
+   */
   adopt(job: Job): void {
-    this.#move(job, []);
+    const leaseUntil = this.#ports.now() + this.#config.leaseMs;
+    this.#move(job.state === "running" ? { ...job, leaseUntil } : job, []);
   }
 
   /**

@@ -1,5 +1,6 @@
 import type { Service, ServiceBroker } from "moleculer";
 import { type ServiceHost, systemActor } from "../../lib/service.ts";
+import { steadyNow } from "../../lib/steady-clock.ts";
 import { BridgeLinks, configuredBridges } from "./bridge-links.ts";
 import { schedulerConfig } from "./config.ts";
 import { jobMeterOf } from "./job-meter.ts";
@@ -100,7 +101,7 @@ export class LeaderOffice {
       term,
       holdsLease: () => this.#lease.holdsLease(term),
       deposed: () => this.#lease.deposed(term),
-      now: Date.now,
+      now: steadyNow,
       random: Math.random,
       ...this.#bridges.route({
         begin: (node, order) =>

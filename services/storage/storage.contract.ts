@@ -110,6 +110,16 @@ export const storageContract = defineContract({
       output: z.object({ removed: z.int() }),
       idempotent: true,
     }),
+    removeOutputs: action({
+      summary: "Delete what attempts of a job have stored, except the one that won",
+      input: z.object({
+        jobId: z.string().min(1).max(64),
+        upTo: z.int().min(1).describe("Attempts after this one are left alone"),
+        keep: z.int().min(1).optional().describe("The attempt that won"),
+      }),
+      output: z.object({ removed: z.int() }),
+      idempotent: true,
+    }),
     list: action({
       summary: "One page of the objects and folders of a bucket",
       input: z.object({

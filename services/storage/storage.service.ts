@@ -5,6 +5,7 @@ import { type ActionContext, implementService, type ServiceHost } from "../../li
 import { gatewayOrigins, linkBase, nodeLinkBase } from "./link-base.ts";
 import type { FormRequest, LinkOptions, ObjectStore } from "./object-store.ts";
 import { openStore } from "./open-store.ts";
+import { removeOutputs } from "./remove-outputs.ts";
 import { linkProblem, signLink } from "./signed-link.ts";
 import { storageContract } from "./storage.contract.ts";
 import { keepUp, type Upkeep } from "./upkeep.ts";
@@ -71,6 +72,9 @@ export const storageService = implementService(storageContract, {
     },
     removePrefix: async (ctx, { store }) => ({
       removed: await store.removePrefix(ctx.params.bucket, ctx.params.prefix),
+    }),
+    removeOutputs: async (ctx, { store }, { config }) => ({
+      removed: await removeOutputs(store, config.OSS_BUCKET_NAME, ctx.params),
     }),
     list: (ctx, { store }) => store.list(ctx.params),
     async link(ctx, { store }, host) {

@@ -314,13 +314,15 @@ export class Checkers {
 
   // --- From time to time ---
 
-  /** `trustedSince`: since when the leader and its disk have been well. */
-  leases(running: readonly Job[], trustedSince: number): void {
-    const { sweepMs } = this.#limits;
+  /**
+   * `trustedSince`: since when the leader and its disk have been well. A leader gives what it takes over a whole lease.
+   */
+  leases(running: readonly Job[], leadsSince: number, trustedSince: number): void {
+    const { sweepMs, leaseMs } = this.#limits;
     const now = this.#world.now;
     for (const job of running) {
       if (job.state !== "running") continue;
-      const dueAt = Math.max(job.leaseUntil - this.#epoch, trustedSince);
+      const dueAt = Math.max(job.leaseUntil - this.#epoch, leadsSince + leaseMs, trustedSince);
       this.#check(
         "leases",
         now <= dueAt + sweepMs + writeMsMax,

@@ -40,6 +40,14 @@ const shown = ({ jobId, attempt }: AttemptKey) => `${jobId.slice(-6)}/${attempt}
 /** Objects that attempts have uploaded, for all nodes. */
 export class SimulatedStorage {
   readonly objects = new Set<string>();
+
+  removeOutputs({ jobId, upTo, keep }: { jobId: string; upTo: number; keep?: number }): void {
+    for (const key of this.objects) {
+      const [job, attempt] = key.split("/");
+      if (job === jobId && Number(attempt) <= upTo && Number(attempt) !== keep)
+        this.objects.delete(key);
+    }
+  }
 }
 
 /** A compose node: the real agent, a journal that survives crashes, and processes that do so too. */

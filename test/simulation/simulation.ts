@@ -1,6 +1,7 @@
 import type { BridgeLink } from "../../services/scheduler/bridge-link.ts";
 import { type SchedulerConfig, schedulerConfig } from "../../services/scheduler/config.ts";
 import type { Job, StartOrder } from "../../services/scheduler/job.types.ts";
+import { removeOutputsAction } from "../../services/scheduler/job-actors.ts";
 import type { BrokenRule } from "./broken-rules.ts";
 import { Checkers, type Violation } from "./checkers.ts";
 import { calmRates, Network } from "./network.ts";
@@ -199,7 +200,11 @@ class Simulation {
             const node = nodeOf(name);
             return this.#network.call(leader, node, async () => agentOf(node).probe(), options);
           },
-          deliver: ({ params }: { params: Record<string, unknown> }) => {
+          deliver: ({ action, params }: { action: string; params: Record<string, unknown> }) => {
+            if (action === removeOutputsAction) {
+              const remove = async () => this.#storage.removeOutputs(params as never);
+              return this.#network.call(leader, this.#client, remove, options);
+            }
             const { id, state } = params["job"] as { id: string; state: string };
             const handle = async () => this.#checkers.callback(id, state);
             return this.#network.call(leader, this.#client, handle, options);
@@ -426,8 +431,9 @@ class Simulation {
     for await (const job of this.#store.active()) active.push(job);
     const leads = this.#actualLeader();
     if (leads.frozenUntil <= this.#world.now && !this.#store.isBad && !this.#isCut(leads)) {
-      const trustedSince = Math.max(leads.leadsSince, leads.frozenUntil, this.#storeWellSince);
-      this.#checkers.leases(active, trustedSince);
+      const { leadsSince } = leads;
+      const trustedSince = Math.max(leadsSince, leads.frozenUntil, this.#storeWellSince);
+      this.#checkers.leases(active, leadsSince, trustedSince);
     }
     const { healMs } = this.#scenario;
     this.#atRest =

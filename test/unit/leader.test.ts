@@ -285,14 +285,57 @@ describe("leases", () => {
     await world.settle();
     expect(world.lastOrder).toMatchObject({ jobId: id, attempt: 4 });
   });
-  test("leases that ended while the scheduler was away are not held against the nodes", async () => {
+  test("leases that ended while the scheduler was away go on: the node gets a whole one to report", async () => {
     const world = await World.start();
     await world.beat("n1");
     const { id } = await world.submit();
     world.now += 60_000;
     await world.restart();
     await world.pass(1_000);
-    expect(await world.leader.get(id)).toMatchObject({ state: "pending", nodesLost: 0 });
+    expect(await world.leader.get(id)).toMatchObject({ state: "running", attempt: 1 });
+    await world.pass(SchedulerConfig.parse({}).leaseMs);
+    expect(await world.leader.get(id)).toMatchObject({ state: "pending", nodesLost: 1 });
+  });
+});
+
+describe("outputs of attempts that lost", () => {
+  const removals = (world: World) =>
+    world.delivered.filter(({ action }) => action === "storage.removeOutputs");
+
+  test("are removed when the job has ended, all but those of the winner", async () => {
+    const world = await World.start();
+    await world.beat("n1");
+    const { id } = await world.submit();
+    const order = world.orders[0]!;
+    await world.leader.fail({
+      ...order,
+      node: "n1",
+      error: { type: "RENDER_FAILED", message: "" },
+      retryable: true,
+    });
+    await world.pass(10_000);
+    await world.beat("n1");
+    await world.settle();
+    await world.leader.complete({
+      jobId: id,
+      attempt: 2,
+      node: "n1",
+      boot: order.boot,
+      result: { hash: "h", outputs: [], info: {} },
+    });
+    await world.settle();
+    expect(removals(world).map(({ params }) => params)).toEqual([{ jobId: id, upTo: 2, keep: 2 }]);
+  });
+
+  test("are not looked for when the first attempt won", async () => {
+    const world = await World.start();
+    await world.beat("n1");
+    const { id } = await world.submit();
+    const { boot } = world.orders[0]!;
+    const result = { hash: "h", outputs: [], info: {} };
+    await world.leader.complete({ jobId: id, attempt: 1, node: "n1", boot, result });
+    await world.settle();
+    expect(removals(world)).toEqual([]);
   });
 });
 
