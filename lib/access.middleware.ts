@@ -40,8 +40,8 @@ export function mayCall(
   };
 }
 
-/** What carries no contract and may still be entered from outside: Moleculer's own actions and the gateway itself. */
-const isOwn = (name: string) => name.startsWith("$node.") || name === "gateway.rest";
+/** What carries no contract and may still be entered from outside: Moleculer's own actions. */
+const isOwn = (name: string) => name.startsWith("$node.");
 
 /**
  * Keeps the actor of a context as it came. Moleculer merges the meta of a finished sub-call back into its

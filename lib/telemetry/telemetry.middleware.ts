@@ -19,9 +19,6 @@ export const noteOnSpan = (ctx: object, attributes: SpanAttributes): void =>
   (ctx as TracedContext).telemetrySpan?.set(attributes);
 
 const HEADER = "traceparent";
-/** The edge is watched where requests come in; these are called for each of them. */
-const unwatched = new Set(["gateway.rest"]);
-
 const headersOf = (carrier: unknown) => (carrier as { headers?: Record<string, unknown> }).headers;
 
 /** Names of the job that an action is about, where its parameters say so. */
@@ -51,7 +48,6 @@ export function telemetryMiddleware(
     name: "telemetry",
     localAction(next, action) {
       const name = action.name ?? "";
-      if (unwatched.has(name)) return next;
       const series = metrics?.action(name);
       const service = action.service?.fullName;
       return function watched(this: Service, ctx: Context) {

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Logger, Service, ServiceSchema } from "moleculer";
+import ApiGateway from "moleculer-web";
 import { routesOf } from "../../lib/contract.ts";
 import type { NodeEnv } from "../../lib/service.ts";
 import { telemetryOf } from "../../lib/telemetry/node-telemetry.ts";
@@ -83,30 +84,44 @@ async function carry(
 }
 
 /**
- * HTTP edge: routes from the contracts and the raw routes, identity from the bearer token, answers in the form each
- * document gives.
+ * HTTP edge, a service of moleculer-web whose way to carry a request is replaced: routes from the contracts and the raw
+ * routes, identity from the bearer token, answers in the form each document gives. moleculer-web's own scans its routes
+ * one by one, answers 404 to a wrong method, tells what errors hold and puts an action call around each request.
  * @param given The socket, where it was bound before; else the service binds it when it starts.
  */
 export function gatewaySchema({ config }: NodeEnv, given?: EdgeServer): ServiceSchema {
   const router = buildRouter();
   let edge = given;
   let limit: RateLimit | undefined;
+  let pipeline: RequestPipeline;
   return {
     name: "gateway",
+    mixins: [ApiGateway as unknown as ServiceSchema],
+    // The socket is bound before the stores open; routes are not moleculer-web's.
+    settings: {
+      server: false,
+      routes: [],
+      logRouteRegistration: null,
+    } as ServiceSchema["settings"],
+    // Its own actions carry requests in another way or change routes at run time.
+    actions: { rest: false, listAliases: false, addRoute: false, removeRoute: false } as never,
+    methods: {
+      httpHandler(this: Service, req: IncomingMessage, res: ServerResponse) {
+        cleanHeaders(req);
+        if (req.method !== "OPTIONS") return carry(this, { router, pipeline }, req, res);
+        const allowed = router.allowed(pathOf(req.url ?? "/"));
+        res.writeHead(allowed.length > 0 ? 204 : 404, { Allow: allowed.join(", ") });
+        res.end();
+        return Promise.resolve();
+      },
+    } as never,
     async started() {
       edge ??= await EdgeServer.listen(config);
       const { broker, logger } = this;
       limit = RateLimit.open(config);
-      const pipeline = new RequestPipeline({ config, router, edge, broker, logger, limit });
+      pipeline = new RequestPipeline({ config, router, edge, broker, logger, limit });
       await clearSpool(config.DATA_DIR);
-      const begin: Handler = (req, res) => {
-        cleanHeaders(req);
-        if (req.method === "OPTIONS") {
-          const allowed = router.allowed(pathOf(req.url ?? "/"));
-          res.writeHead(allowed.length > 0 ? 204 : 404, { Allow: allowed.join(", ") });
-          res.end();
-        } else void carry(this as unknown as Service, { router, pipeline }, req, res);
-      };
+      const begin: Handler = (req, res) => void this.httpHandler(req, res);
       edge.serve(begin, answerWatch(logger, config));
     },
     async stopped() {
