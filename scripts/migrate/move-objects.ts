@@ -19,6 +19,14 @@ export interface ObjectWork extends MoveWork {
   file?: ProgressFile;
 }
 
+interface HowOne {
+  mode: ObjectWork["mode"];
+  /** An earlier run has compared it byte by byte. */
+  isKnown: boolean;
+  /** Told of each piece on its way to the target. */
+  sent(bytes: number): void;
+}
+
 type Outcome = { target: object | undefined; source: object; why?: string };
 
 async function* keysOf(store: ObjectStore, bucket: string): AsyncGenerator<string> {
@@ -83,6 +91,13 @@ export async function moveBucket(
   const known = await knownUpTo(source, bucket, file);
   const seen = createHash("sha256");
   let isWhole = true;
+  let sentBytes = 0;
+  const tell = () =>
+    show(`objects in ${bucket}`, comparison.count, total, Math.max(sentBytes, comparison.bytes));
+  const sent = (bytes: number) => {
+    sentBytes += bytes;
+    tell();
+  };
   const take = async ({ info, outcome }: { info: ObjectInfo; outcome: Promise<Outcome> }) => {
     const { source: ours, target: theirs, why } = await outcome;
     const isSame = theirs !== undefined && canonical(ours) === canonical(theirs);
@@ -100,7 +115,7 @@ export async function moveBucket(
       file.progress.buckets[bucket] = { after: info.key, listed: seen.copy().digest("hex") };
       await file.saveSometimes();
     }
-    show(`objects in ${bucket}`, comparison.count, total, comparison.bytes);
+    tell();
   };
   const window: { info: ObjectInfo; outcome: Promise<Outcome> }[] = [];
   try {
@@ -109,7 +124,7 @@ export async function moveBucket(
       const info = await source.stat({ bucket, key });
       const isKnown =
         known !== undefined && Buffer.compare(Buffer.from(key), Buffer.from(known)) <= 0;
-      const outcome = one(source, target, info, { mode, isKnown });
+      const outcome = one(source, target, info, { mode, isKnown, sent });
       // Whoever takes it hears of it; until then a failure must not end the process.
       outcome.catch(() => undefined);
       window.push({ info, outcome });
@@ -158,7 +173,7 @@ async function one(
   source: DiskStore,
   target: ObjectStore,
   info: ObjectInfo,
-  how: { mode: ObjectWork["mode"]; isKnown: boolean },
+  how: HowOne,
 ): Promise<Outcome> {
   try {
     return await carried(source, target, info, how);
@@ -172,7 +187,7 @@ async function carried(
   source: DiskStore,
   target: ObjectStore,
   info: ObjectInfo,
-  { mode, isKnown }: { mode: ObjectWork["mode"]; isKnown: boolean },
+  { mode, isKnown, sent }: HowOne,
 ): Promise<Outcome> {
   const { bucket, key, contentType, bytes, etag } = info;
   const ref = { bucket, key };
@@ -184,7 +199,7 @@ async function carried(
     // A file that is no longer what was stored is not carried: its MD5 is the object's tag.
     const md5 = Buffer.from(etag, "hex").toString("base64");
     const content = (await source.read(ref)) as AsyncIterable<Uint8Array>;
-    await target.put({ ...ref, contentType }, content, { bytes, md5 });
+    await target.put({ ...ref, contentType }, telling(content, sent), { bytes, md5 });
     there = await found(target, ref);
   }
   const sha256 = await hashOf(source, ref);
@@ -201,4 +216,11 @@ const listed = (info: ObjectInfo) => likeness(info, `md5 ${info.etag}`);
 function isAboutThisObject(error: unknown): boolean {
   const type = asAppError(error)?.type ?? (error as NodeJS.ErrnoException).code;
   return ["STORAGE_FAILED", "UPLOAD_REJECTED", "PAYLOAD_TOO_LARGE", "ENOENT"].includes(type ?? "");
+}
+
+async function* telling(content: AsyncIterable<Uint8Array>, sent: HowOne["sent"]) {
+  for await (const chunk of content) {
+    sent(chunk.byteLength);
+    yield chunk;
+  }
 }
