@@ -8,7 +8,7 @@ import { systemCall } from "../../lib/service.ts";
 import { freePort } from "../../scripts/servers/server.ts";
 import { bridgeToken, startTestBridge, type TestBridge } from "../support/bridge.ts";
 import { runScript } from "../support/command.ts";
-import { startFlakyProxy } from "../support/flaky-proxy.ts";
+import { cuttableLine } from "../support/cuttable-line.ts";
 import { type Product, startProduct } from "../support/product.ts";
 import { until } from "../support/until.ts";
 
@@ -196,17 +196,17 @@ describe("a product whose only worker is a bridge outside the mesh", () => {
   test("lost requests and lost answers change nothing: each job has one attempt that counts", async () => {
     bridge = await startTestBridge({ config }, { RENDER_SLOTS: "2" });
     ends.push(() => bridge.stop());
-    const proxy = await startFlakyProxy(bridge.port);
-    ends.push(() => proxy.stop());
-    proxy.fate = (n) => (n % 5 === 2 ? "deaf" : n % 7 === 3 ? "refused" : "whole");
-    product = await startProductWith(`http://127.0.0.1:${proxy.port}`);
+    const line = await cuttableLine(new URL(bridge.url));
+    ends.push(() => line.cut());
+    line.fate = (n) => (n % 5 === 2 ? "deaf" : n % 7 === 3 ? "refused" : "whole");
+    product = await startProductWith(line.url);
     const ids = await Promise.all(Array.from({ length: 5 }, submitTitle));
     for (const id of ids) {
       const job = await ended(id);
       expect(job).toMatchObject({ errors: 0, nodesLost: 0 });
       expect(await attemptsStored(id)).toEqual([job.attempt]);
     }
-    expect(proxy.requests()).toBeGreaterThan(20);
+    expect(line.requests()).toBeGreaterThan(20);
     await settled();
   }, 150_000);
 

@@ -333,9 +333,7 @@ servers.describe("a move that meets trouble", () => {
       await restoreApps({ DATA_DIR: dir }, records.slice(at, at + 1_000));
     const way = await cuttableLine(new URL(url));
     ways.push(way);
-    const through = new URL(url);
-    through.port = String(way.port);
-    const env = { ...noServer, MONGO_URL: through.href };
+    const env = { ...noServer, MONGO_URL: way.url };
     const first = begin(["--from", dir, "--skip-objects"], env);
     await first.until(/^agent_app: 100 of 3000/m);
     await way.cut();

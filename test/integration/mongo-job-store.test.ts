@@ -6,7 +6,7 @@ import type { Job, JobSpec, JobState } from "../../services/scheduler/job.types.
 import type { JobChange, JobLogLine, JobStore } from "../../services/scheduler/job-store.ts";
 import { openJobModels } from "../../services/scheduler/mongo-job-models.ts";
 import { MongoJobStore } from "../../services/scheduler/mongo-job-store.ts";
-import { CutLine } from "../support/cut-line.ts";
+import { cuttableLine } from "../support/cuttable-line.ts";
 import { jobStoreSuite, type OpenedStore, pendingJob } from "../support/job-store.suite.ts";
 import { serversForTests } from "../support/servers.ts";
 import { until } from "../support/until.ts";
@@ -167,19 +167,19 @@ servers.describe("job store in MongoDB", () => {
   test("a change whose answer is lost is refused in bounded time and found when it is read again", async () => {
     const job = pendingJob("j1");
     const direct = new URL(newUrl());
-    const cutLine = await CutLine.open(direct.href);
+    const cutLine = await cuttableLine(direct);
     const store = await lead(`${cutLine.url}?directConnection=true`, {}, job);
-    opened.push(cutLine);
-    cutLine.loseAnswers();
+    opened.push({ close: () => cutLine.cut() });
+    cutLine.fate = () => "deaf";
     const failure = await store.change(update(claimed(job))).catch((error: unknown) => error);
     expect(asAppError(failure)?.type).toBe("UNAVAILABLE");
-    cutLine.mend();
+    await cutLine.mend();
     expect(await store.get("j1")).toEqual(claimed(job));
     expect(await store.change(update(ended(claimed(job))))).toEqual({ stored: true });
-    cutLine.cut();
+    await cutLine.cut();
     const away = await store.get("j1").catch((error: unknown) => error);
     expect(asAppError(away)?.type).toBe("UNAVAILABLE");
-    cutLine.mend();
+    await cutLine.mend();
     expect(await store.get("j1")).toEqual(ended(claimed(job)));
   });
 

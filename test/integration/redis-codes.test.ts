@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "@jest/globals";
+import { afterAll, afterEach, beforeAll, expect, test } from "@jest/globals";
 import type { Config } from "../../lib/config.ts";
 import { acquireRedis } from "../../lib/redis.ts";
 import { CodeStore } from "../../services/auth/code-store.ts";
@@ -7,8 +7,10 @@ import { type ExpiringTexts, MemoryTexts, RedisTexts } from "../../services/auth
 import { LoginThrottle } from "../../services/auth/login-throttle.ts";
 import { codeStoreSuite } from "../support/code-store.suite.ts";
 import { RedisServer } from "../support/redis-server.ts";
+import { ownServersForTests } from "../support/servers.ts";
 import { until } from "../support/until.ts";
 
+const { describe } = await ownServersForTests("redis");
 let server: RedisServer;
 beforeAll(async () => {
   server = await RedisServer.start();

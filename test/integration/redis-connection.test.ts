@@ -1,20 +1,14 @@
-import { afterEach, beforeEach, describe, expect, test } from "@jest/globals";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "@jest/globals";
 import type { Config } from "../../lib/config.ts";
 import { dependenciesOf } from "../../lib/dependency-state.ts";
 import { acquireRedis, type RedisHandle } from "../../lib/redis.ts";
 import { RedisServer } from "../support/redis-server.ts";
+import { ownServersForTests } from "../support/servers.ts";
 import { until } from "../support/until.ts";
 
+const { describe } = await ownServersForTests("redis");
 let server: RedisServer;
 const handles: RedisHandle[] = [];
-
-beforeEach(async () => {
-  server = await RedisServer.start();
-});
-afterEach(async () => {
-  for (const handle of handles.splice(0)) await handle.release();
-  await server.stop();
-});
 
 const configFor = (url?: string) => ({ REDIS_URL: url, NAMESPACE: "test" }) as Config;
 
@@ -26,6 +20,15 @@ function open(config: Config, degrades = "Something is slower."): RedisHandle {
 const stateOf = (config: Config) => dependenciesOf(config).list()[0];
 
 describe("connection to Redis", () => {
+  beforeAll(async () => {
+    server = await RedisServer.start();
+  });
+  beforeEach(() => server.restart());
+  afterEach(async () => {
+    for (const handle of handles.splice(0)) await handle.release();
+  });
+  afterAll(() => server.stop());
+
   test("without an address there is none, and nothing to depend on", () => {
     const config = configFor();
     expect(acquireRedis(config, "x")).toBeUndefined();
@@ -88,13 +91,13 @@ describe("connection to Redis", () => {
     const config = configFor(server.url);
     const handle = open(config);
     await until(() => handle.ready);
-    server.freeze();
+    await server.freeze();
     await expect(handle.client.get("x")).rejects.toThrow(/timed out/);
     await until(() => stateOf(config)!.state === "down");
     // Its port still takes connections: only an answer counts as being there.
     for (let tries = 0; tries < 5; tries += 1)
       await expect(handle.client.get("x")).rejects.toThrow(/writeable/);
-    server.thaw();
+    await server.thaw();
     await until(() => handle.ready);
     expect(await handle.client.ping()).toBe("PONG");
   });

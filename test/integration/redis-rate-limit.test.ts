@@ -4,8 +4,10 @@ import { dependenciesOf } from "../../lib/dependency-state.ts";
 import { RateLimit } from "../../services/gateway/rate-limit.ts";
 import { type Product, startProduct } from "../support/product.ts";
 import { RedisServer } from "../support/redis-server.ts";
+import { ownServersForTests } from "../support/servers.ts";
 import { until } from "../support/until.ts";
 
+const servers = await ownServersForTests("redis");
 const open: { stop(): Promise<unknown> }[] = [];
 afterEach(async () => {
   for (const one of open.splice(0).reverse()) await one.stop();
@@ -84,7 +86,7 @@ describe("request limit at the gateway", () => {
   });
 });
 
-describe("request limit over several gateways", () => {
+servers.describe("request limit over several gateways", () => {
   test("of requests that reach two gateways at the same time exactly the limit passes", async () => {
     const server = await redis();
     // Shares of 5: a gateway asks Redis for few of them.

@@ -1,9 +1,7 @@
-import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
-import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, expect, test } from "@jest/globals";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "@jest/globals";
 import { ServiceBroker } from "moleculer";
 import { z } from "zod";
 import { brokerOptions } from "../../lib/broker-options.ts";
@@ -15,6 +13,7 @@ import type { RecordStore } from "../../lib/store/record-store.ts";
 import type { RecordService } from "../../mixins/records.mixin.ts";
 import { defineResource } from "../../mixins/resource.ts";
 import { implementResource } from "../../mixins/resource-service.ts";
+import { cuttableLine } from "../support/cuttable-line.ts";
 import { RedisServer } from "../support/redis-server.ts";
 import { serversForTests } from "../support/servers.ts";
 import { until } from "../support/until.ts";
@@ -48,13 +47,16 @@ let dir: string;
 let redis: RedisServer;
 let rounds = 0;
 const ends: (() => Promise<unknown>)[] = [];
+beforeAll(async () => {
+  redis = await RedisServer.start();
+});
+afterAll(() => redis.stop());
 beforeEach(async () => {
   rounds += 1;
   shown = 0;
   dir = await mkdtemp(join(tmpdir(), "reelmesh-cache-"));
   ends.push(() => rm(dir, { recursive: true, force: true }));
-  redis = await RedisServer.start();
-  ends.push(() => redis.stop());
+  await redis.restart();
 });
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
@@ -125,37 +127,10 @@ const textOf = async (one: Node, id: string) =>
   (await one.call<Note>("get", { id })).text.replace(/ \(.*/, "");
 
 /** A way to Redis that can be cut, while other nodes reach it. */
-async function cuttable(port: number) {
-  const open = new Set<Socket>();
-  let isCut = false;
-  const server = createServer((near) => {
-    if (isCut) return void near.destroy();
-    const far = connect(port, "127.0.0.1");
-    for (const [socket, other] of [
-      [near, far],
-      [far, near],
-    ] as const) {
-      open.add(socket);
-      socket.on("error", () => socket.destroy()).on("close", () => other.destroy());
-    }
-    near.pipe(far).pipe(near);
-  });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  ends.push(async () => {
-    for (const socket of open) socket.destroy();
-    server.close();
-  });
-  return {
-    url: `redis://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    cut() {
-      isCut = true;
-      for (const socket of open) socket.destroy();
-    },
-    mend() {
-      isCut = false;
-    },
-  };
+async function cuttable() {
+  const way = await cuttableLine(new URL(redis.url));
+  ends.push(() => way.cut());
+  return way;
 }
 
 const kinds = [
@@ -292,9 +267,9 @@ servers.describe("cached records while Redis comes and goes", () => {
       return one.state() === "up";
     });
     await rounds(20);
-    redis.freeze();
+    await redis.freeze();
     await rounds(20);
-    redis.thaw();
+    await redis.thaw();
     await until(async () => {
       await rounds(1);
       return one.state() === "up";
@@ -303,7 +278,7 @@ servers.describe("cached records while Redis comes and goes", () => {
   });
 
   test("a change by a node that cannot reach Redis is not hidden by what others keep there", async () => {
-    const way = await cuttable(redis.port);
+    const way = await cuttable();
     const [client, a, b] = (await mesh({}, { url: way.url }, { url: redis.url })) as [
       Node,
       Node,
@@ -312,12 +287,12 @@ servers.describe("cached records while Redis comes and goes", () => {
     const { id } = await client.call<Note>("create", { text: "old", secret: "s" }, { at: a });
     const read = async (at: Node) => (await client.call<Note>("get", { id }, { at })).text;
     expect(await read(b)).toMatch(/^old/);
-    way.cut();
+    await way.cut();
     await until(() => a.state() === "down");
     await client.call("update", { id, text: "new" }, { at: a });
     expect(await read(a)).toMatch(/^new/);
     expect(await read(b)).toMatch(/^new/);
-    way.mend();
+    await way.mend();
     await until(() => a.state() === "up");
     expect(await read(a)).toMatch(/^new/);
     await client.call("update", { id, text: "newer" }, { at: a });
@@ -325,18 +300,18 @@ servers.describe("cached records while Redis comes and goes", () => {
   });
 
   test("with all ways cut a change is told to Redis when its node is back", async () => {
-    const way = await cuttable(redis.port);
+    const way = await cuttable();
     // Two nodes that do not hear each other: no mesh between them.
     const a = await node("a", { url: way.url, alone: true });
     const b = await node("b", { url: redis.url, alone: true });
     const { id } = await a.call<Note>("create", { text: "old", secret: "s" });
     expect(await textOf(b, id)).toBe("old");
-    way.cut();
+    await way.cut();
     await until(() => a.state() === "down");
     await a.call("update", { id, text: "new" });
     // Until then, for at most the life of an entry, the other one does not know.
     expect(await textOf(b, id)).toBe("old");
-    way.mend();
+    await way.mend();
     await until(() => a.state() === "up");
     await until(async () => (await textOf(b, id)) === "new");
   });

@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "@jest/globals";
+import { afterAll, afterEach, beforeAll, expect, test } from "@jest/globals";
 import type { Config } from "../../lib/config.ts";
 import { acquireRedis, type RedisHandle } from "../../lib/redis.ts";
 import { authLimits } from "../../services/auth/config.ts";
@@ -10,9 +10,11 @@ import { SqliteTokenStore } from "../../services/auth/sqlite-token-store.ts";
 import type { LoginToken, TokenStore } from "../../services/auth/token-store.ts";
 import { startProduct } from "../support/product.ts";
 import { RedisServer } from "../support/redis-server.ts";
+import { ownServersForTests } from "../support/servers.ts";
 import { tokenStoreSuite } from "../support/token-store.suite.ts";
 import { until } from "../support/until.ts";
 
+const { describe } = await ownServersForTests("redis");
 let server: RedisServer;
 beforeAll(async () => {
   server = await RedisServer.start();

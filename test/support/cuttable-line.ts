@@ -1,9 +1,17 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 
-/** A TCP line to a server which a test can cut, as if the server were killed, or freeze, as if it hung. */
+/** What becomes of a request: "refused" ones never arrive, of "deaf" ones the answer is lost. */
+export type Fate = "whole" | "refused" | "deaf";
+
+/** A TCP line to a server which a test can cut, as if the server were killed, freeze, as if it hung, or spoil. */
 export interface CuttableLine {
   port: number;
+  /** That of the server, by way of this line. */
+  url: string;
+  /** Called with the number of each request, from 1. A request is what a client sends before it hears an answer. */
+  fate: (request: number) => Fate;
+  requests(): number;
   /** Ends what is open and refuses what comes. */
   cut(): Promise<void>;
   /** Nothing passes any more, in neither direction; new connections are taken and get no answer. */
@@ -12,9 +20,11 @@ export interface CuttableLine {
   mend(): Promise<void>;
 }
 
-export async function cuttableLine({ hostname, port: targetPort }: URL): Promise<CuttableLine> {
+export async function cuttableLine({ href }: URL): Promise<CuttableLine> {
+  const target = new URL(href);
   const sockets = new Set<Socket>();
   let frozen = false;
+  let count = 0;
   const track = (socket: Socket) => {
     sockets.add(socket);
     socket.once("close", () => sockets.delete(socket)).on("error", () => socket.destroy());
@@ -23,11 +33,29 @@ export async function cuttableLine({ hostname, port: targetPort }: URL): Promise
   const server = createServer((near) => {
     track(near);
     if (frozen) return;
-    const far = track(connect(Number(targetPort), hostname));
-    near.pipe(far).pipe(near);
-    near.on("close", () => far.destroy());
-    far.on("close", () => near.destroy());
+    const far = track(connect(Number(target.port), target.hostname));
+    let isAsking = false;
+    let fate: Fate = "whole";
+    pass(near, far, () => {
+      if (!isAsking) fate = line.fate(++count);
+      isAsking = true;
+      return fate !== "refused";
+    });
+    pass(far, near, () => {
+      isAsking = false;
+      return fate !== "deaf";
+    });
   });
+  /** Hands on what comes as long as it may. No pipe: that would still hand on the chunk which ends it. */
+  const pass = (from: Socket, to: Socket, may: () => boolean) => {
+    from.on("close", () => to.destroy()).on("end", () => to.end());
+    from.on("data", (chunk) => {
+      if (!may()) return void from.destroy();
+      if (to.write(chunk)) return;
+      from.pause();
+      to.once("drain", () => frozen || from.resume());
+    });
+  };
   const listen = async (port: number) => {
     server.listen(port, "127.0.0.1");
     await once(server, "listening");
@@ -37,8 +65,13 @@ export async function cuttableLine({ hostname, port: targetPort }: URL): Promise
   };
   await listen(0);
   const { port } = server.address() as AddressInfo;
-  return {
+  const url = new URL(target);
+  url.host = `127.0.0.1:${port}`;
+  const line: CuttableLine = {
     port,
+    url: url.href,
+    fate: () => "whole",
+    requests: () => count,
     async cut() {
       if (!server.listening) return hangUp();
       const closed = once(server, "close");
@@ -48,12 +81,14 @@ export async function cuttableLine({ hostname, port: targetPort }: URL): Promise
     },
     freeze() {
       frozen = true;
-      for (const socket of sockets) socket.unpipe().pause();
+      for (const socket of sockets) socket.pause();
     },
     async mend() {
       if (frozen) hangUp();
       frozen = false;
+      line.fate = () => "whole";
       if (!server.listening) await listen(port);
     },
   };
+  return line;
 }

@@ -1,78 +1,51 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
-import { connect } from "node:net";
-import { tmpdir } from "node:os";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { freePort } from "../../scripts/servers/server.ts";
-import { until } from "./until.ts";
+import type { Server } from "../../scripts/servers/server.ts";
+import { type Servers, startServers } from "../../scripts/servers/start-servers.ts";
 
-const accepts = (port: number) =>
-  new Promise<boolean>((resolve) => {
-    const socket = connect(port, "127.0.0.1", () => {
-      socket.destroy();
-      resolve(true);
-    }).on("error", () => resolve(false));
-  });
-
-/** A redis-server of the test's own, which may be killed, held still and started again on the same port. */
+/** A redis-server of the test's own, which may be killed, held still and started again, empty, on the same port. */
 export class RedisServer {
   readonly port: number;
-  readonly #dir: string;
-  #child: ChildProcess | undefined;
+  readonly url: string;
+  readonly #servers: Servers;
+  readonly #redis: Server;
 
-  private constructor(port: number, dir: string) {
-    this.port = port;
-    this.#dir = dir;
+  private constructor(servers: Servers) {
+    this.#servers = servers;
+    this.#redis = servers.get("redis");
+    this.url = this.#redis.url;
+    this.port = Number(new URL(this.url).port);
   }
 
   /** On a free port, with nothing in it; `down` leaves it off. */
   static async start({ down = false } = {}): Promise<RedisServer> {
-    const server = new RedisServer(
-      await freePort(),
-      await mkdtemp(join(tmpdir(), "reelmesh-redis-")),
-    );
-    if (!down) await server.restart();
+    const server = new RedisServer(await startServers({ only: ["redis"], own: true }));
+    if (down) await server.kill();
     return server;
   }
 
-  get url(): string {
-    return `redis://127.0.0.1:${this.port}`;
-  }
-
-  /** Starts it empty: nothing is kept on disk. */
+  /** Starts it empty, as one that keeps nothing on disk. */
   async restart(): Promise<void> {
     await this.kill();
-    const options = { bind: "127.0.0.1", port: `${this.port}`, save: "", dir: this.#dir };
-    const child = spawn(
-      "redis-server",
-      Object.entries(options).flatMap(([name, value]) => [`--${name}`, value]),
-      { stdio: "ignore" },
-    );
-    this.#child = child;
-    await until(() => accepts(this.port), { what: "redis-server", limitMs: 20_000 });
+    const data = join(this.#servers.dir, "redis", "data");
+    await rm(join(data, "appendonlydir"), { recursive: true, force: true });
+    await this.#redis.start();
   }
 
-  async kill(): Promise<void> {
-    const child = this.#child;
-    if (!child) return;
-    this.#child = undefined;
-    child.kill("SIGCONT");
-    child.kill("SIGKILL");
-    if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
+  kill(): Promise<void> {
+    return this.#redis.kill();
   }
 
   /** Holds it still: connections stay, nothing is answered. */
-  freeze(): void {
-    this.#child?.kill("SIGSTOP");
+  freeze(): Promise<void> {
+    return this.#redis.pause();
   }
 
-  thaw(): void {
-    this.#child?.kill("SIGCONT");
+  thaw(): Promise<void> {
+    return this.#redis.resume();
   }
 
-  async stop(): Promise<void> {
-    await this.kill();
-    await rm(this.#dir, { recursive: true, force: true });
+  stop(): Promise<void> {
+    return this.#servers.stop();
   }
 }
