@@ -19,10 +19,13 @@ const contract = defineContract({
 });
 
 const brokers: ServiceBroker[] = [];
+const silences: (() => void)[] = [];
 let meshes = 0;
 let namespace = "";
 
 afterEach(async () => {
+  // Else the time-out of each such call would outlive its node.
+  for (const end of silences.splice(0)) end();
   await Promise.all(brokers.splice(0).map((broker) => broker.stop()));
   meshes += 1;
 });
@@ -58,11 +61,15 @@ const known = (broker: ServiceBroker, count: number) =>
   until(
     () => broker.registry.services.list({}).filter(({ name }) => name === "desk").length === count,
   );
-const never = () => new Promise(() => undefined);
+/** Gives no answer as long as the test goes on. */
+const never = () =>
+  new Promise<void>((resolve) => {
+    silences.push(resolve);
+  });
 
 describe("calls of a service that a leader hosts", () => {
   test("wait for a leader where there is none yet", async () => {
-    const [client, a] = [await node("client"), await node("a")];
+    const [client, a] = await Promise.all([node("client"), node("a")]);
     const answer = client.call("desk.add", {});
     lead(a, 1, () => "done");
     expect(await answer).toBe("done");
@@ -77,7 +84,7 @@ describe("calls of a service that a leader hosts", () => {
   });
 
   test("go to the latest term while an earlier leader is still announced", async () => {
-    const [client, a, b] = [await node("client"), await node("a"), await node("b")];
+    const [client, a, b] = await Promise.all([node("client"), node("a"), node("b")]);
     const old = lead(a, 1, () => "old");
     lead(b, 2, () => "new");
     await known(client, 2);
@@ -87,7 +94,7 @@ describe("calls of a service that a leader hosts", () => {
   });
 
   test("are repeated when a node says that it does not lead", async () => {
-    const [client, a, b] = [await node("client"), await node("a"), await node("b")];
+    const [client, a, b] = await Promise.all([node("client"), node("a"), node("b")]);
     const old = lead(a, 1, () => {
       throw new AppError("NOT_LEADER");
     });
@@ -99,7 +106,7 @@ describe("calls of a service that a leader hosts", () => {
   });
 
   test("that may have been carried out are repeated only if that does no harm", async () => {
-    const [client, a] = [await node("client"), await node("a")];
+    const [client, a] = await Promise.all([node("client"), node("a")]);
     const silent = lead(a, 1, never);
     await known(client, 1);
     const timeout = 300;
@@ -116,7 +123,7 @@ describe("calls of a service that a leader hosts", () => {
   });
 
   test("that failed for a reason of their own are not repeated", async () => {
-    const [client, a] = [await node("client"), await node("a")];
+    const [client, a] = await Promise.all([node("client"), node("a")]);
     const host = lead(a, 1, () => {
       throw new AppError("CONFLICT", { reason: "no" });
     });
@@ -126,7 +133,7 @@ describe("calls of a service that a leader hosts", () => {
   });
 
   test("a caller's own time-out holds for all tries together", async () => {
-    const [client, a] = [await node("client"), await node("a")];
+    const [client, a] = await Promise.all([node("client"), node("a")]);
     const silent = lead(a, 1, never);
     await known(client, 1);
     await expect(client.call("desk.look", {}, { timeout: 200 })).rejects.toMatchObject({
