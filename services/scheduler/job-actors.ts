@@ -179,6 +179,9 @@ export class JobActors {
 
   async #handle(id: string, message: JobMessage | typeof reread): Promise<Answer> {
     if (message.type === "reread") return this.#reread(id);
+    // A running job is in memory. Of another it makes no difference whether its node had confirmed the order; short work
+    // has ended before the confirmation comes, and each would be read from the store for nothing.
+    if (message.type === "accepted" && !this.#active.has(id)) return { outcome: "missing" };
     const { store, now } = this.#ports;
     for (let tries = 0; tries < this.#config.writeTriesMax; tries++) {
       const job = this.#active.get(id) ?? (await store.get(id));
