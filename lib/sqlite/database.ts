@@ -2,13 +2,14 @@ import { mkdirSync } from "node:fs";
 import { dirname } from "node:path";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { Worker } from "node:worker_threads";
-import type {
-  SqlValue,
-  Statement,
-  Unit,
-  UnitResult,
-  WriterMessage,
-  WriterReply,
+import {
+  type PackedReplies,
+  type SqlValue,
+  type Statement,
+  type Unit,
+  UnitPacker,
+  type UnitResult,
+  type WriterMessage,
 } from "./writer-messages.ts";
 
 export type { SqlValue, Statement, Unit, UnitResult } from "./writer-messages.ts";
@@ -29,7 +30,9 @@ export class Database {
   >();
   readonly #statements = new Map<string, StatementSync>();
   #lastId = 0;
-  #outbox: { id: number; unit: Unit }[] = [];
+  readonly #packer = new UnitPacker();
+  /** Units that were not sent yet; the last of them has the last id. */
+  #outbox: Unit[] = [];
   #closed: Promise<void> | undefined;
   #failure: Error | undefined;
 
@@ -40,7 +43,7 @@ export class Database {
     this.#reader.exec(
       "PRAGMA busy_timeout = 5000; PRAGMA query_only = ON; PRAGMA mmap_size = 268435456",
     );
-    worker.on("message", (replies: WriterReply[]) => this.#settle(replies));
+    worker.on("message", (replies: PackedReplies) => this.#settle(replies));
     worker.on("error", (error) => this.#fail(error));
     worker.on("exit", () => this.#fail(new Error("the database writer has stopped")));
   }
@@ -70,7 +73,7 @@ export class Database {
     return new Promise((resolve, reject) => {
       this.#waiting.set(id, { resolve, reject });
       if (this.#outbox.length === 0) queueMicrotask(() => this.#flush());
-      this.#outbox.push({ id, unit: statements as Unit });
+      this.#outbox.push(statements);
     });
   }
 
@@ -123,19 +126,35 @@ export class Database {
 
   #flush(): void {
     if (this.#outbox.length === 0) return;
-    this.#worker.ref();
-    this.#worker.postMessage({ units: this.#outbox } satisfies WriterMessage);
+    const units = this.#outbox;
     this.#outbox = [];
+    this.#worker.ref();
+    const firstId = this.#lastId - units.length + 1;
+    try {
+      this.#worker.postMessage(this.#packer.pack(firstId, units) satisfies WriterMessage);
+    } catch (error) {
+      // A value that cannot be sent to another thread; nothing of this message has arrived.
+      this.#packer.forget();
+      for (let id = firstId; id <= this.#lastId; id++) {
+        this.#waiting.get(id)?.reject(error as Error);
+        this.#waiting.delete(id);
+      }
+    }
   }
 
-  #settle(replies: WriterReply[]): void {
-    for (const reply of replies) {
-      const waiter = this.#waiting.get(reply.id);
-      if (!waiter) continue;
-      this.#waiting.delete(reply.id);
-      if ("error" in reply)
-        waiter.reject(Object.assign(new Error(reply.error.message), reply.error));
-      else waiter.resolve(reply.result);
+  #settle({ firstId, flat, errors }: PackedReplies): void {
+    let id = firstId;
+    let failed = 0;
+    for (let at = 0; at < flat.length; id++) {
+      const verdict = flat[at] as number;
+      const end = at + 2 + (flat[at + 1] as number);
+      const waiter = this.#waiting.get(id);
+      this.#waiting.delete(id);
+      if (verdict < 0) {
+        const error = errors[failed++]!;
+        waiter?.reject(Object.assign(new Error(error.message), error));
+      } else waiter?.resolve({ ok: verdict === 1, changes: flat.slice(at + 2, end) });
+      at = end;
     }
     if (this.#waiting.size === 0) this.#worker.unref();
   }
