@@ -69,7 +69,9 @@ describe("one job over two nodes", () => {
       },
     });
     const jobId = body.job_id as string;
+    // Each node sends its own spans, in its own time.
     await arrived("scheduler.complete");
+    await arrived("attempt timeline");
     await arrived("POST /mcp/tools/call");
 
     expect(new Set(sink.spans.map(({ traceId }) => traceId))).toEqual(new Set([TRACE]));
@@ -136,7 +138,6 @@ describe("one job over two nodes", () => {
     await nodes[first]!.stop();
     await until(async () => (await job()).node === second && (await job()).progress > 0, {
       what: "the second attempt",
-      limitMs: 20_000,
     });
     await call("scheduler.cancel", { id });
     await arrived("attempt noop", 2);
