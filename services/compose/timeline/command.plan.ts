@@ -1,6 +1,7 @@
 import type { FfmpegCommand } from "../media/ffmpeg-command.ts";
 import { gpuSideMax, type H264Encoder, h264Args } from "../media/h264.policy.ts";
 import type { RenderGraph } from "./graph.plan.ts";
+import { decoderThreads } from "./memory.policy.ts";
 import type { RenderPlan } from "./plan.types.ts";
 import { type Rate, rateText } from "./time.plan.ts";
 
@@ -28,16 +29,6 @@ const pictureArgs = (plan: RenderPlan, encoder: H264Encoder): string[] => [
   // No -frames:v: FFmpeg 5.1 would end the sound with it. The graph gives exactly as many frames.
   ...["-r", rateText(plan.rate), "-fps_mode", "cfr"],
 ];
-
-/**
- * Threads of each decoder; none: as FFmpeg chooses, one for each core. Two take the decoding off the thread that runs
- * the filters, which in FFmpeg 5.1 otherwise does both; more make no render faster whose clips come one after another,
- * and each keeps pictures in memory (8 MB for two with HD), which counts where hundreds of inputs are open.
- */
-function decoderThreads(inputs: number): number | undefined {
-  if (inputs <= 12) return undefined;
-  return inputs <= 64 ? 2 : 1;
-}
 
 /** The one FFmpeg command that renders a plan. */
 export function planCommand(

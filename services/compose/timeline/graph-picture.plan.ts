@@ -32,8 +32,13 @@ const cut = ({ crop }: Placement) =>
 const evenTags =
   "setparams=range=tv:color_primaries=bt709:color_trc=bt709:colorspace=bt709,setsar=1";
 
-/** One stretch of a video on the output's frame grid: the frame that is shown at each time. */
-function takeStream(take: Take, path: string, { draft, facts, plan }: PictureContext): string {
+/**
+ * One stretch of a video on the output's frame grid: the frame that is shown at each time. Frames that the source lacks
+ * are held here, before scaling: a frame that `tpad` keeps would be copied where text is drawn on it.
+ */
+function takeStream(take: Take, piece: PicturePiece, context: PictureContext): string {
+  const { draft, facts, plan } = context;
+  const { path } = piece;
   const { fps } = factsOf(facts, take.src, path);
   const halfUs = fps ? Math.round((500_000 * fps.den) / fps.num) : 0;
   // Half a source frame early, so that rounding of the position cannot lose the first frame.
@@ -50,6 +55,7 @@ function takeStream(take: Take, path: string, { draft, facts, plan }: PictureCon
       "settb=AVTB",
       `setpts=(PTS-${leadUs})/${take.speed}+${biasUs}`,
       `fps=${rateText(plan.rate)}:start_time=0:round=near`,
+      `tpad=stop_mode=clone:stop=${slackOf(piece, context)}`,
       `trim=end_frame=${take.frames}`,
     ],
   );
@@ -62,15 +68,7 @@ function stillStream(take: Take, path: string, { draft }: PictureContext): strin
 /** Several takes of one source, one after another on the frame grid. */
 function joinTakes(piece: PicturePiece, context: PictureContext): string {
   const { draft, plan } = context;
-  const streams = piece.takes.map((take) =>
-    // A take that the source cannot fill must not move those after it.
-    piece.takes.length === 1
-      ? takeStream(take, piece.path, context)
-      : draft.chain(
-          [takeStream(take, piece.path, context)],
-          [`tpad=stop_mode=clone:stop=${slackOf(piece, context)}`, `trim=end_frame=${take.frames}`],
-        ),
-  );
+  const streams = piece.takes.map((take) => takeStream(take, piece, context));
   if (streams.length === 1) return streams[0] as string;
   return draft.chain(streams, [`concat=n=${streams.length}`, ...onGrid(plan.rate)]);
 }
@@ -167,7 +165,7 @@ function fades(piece: PicturePiece, how: string): string[] {
   ];
 }
 
-/** Repeats a still, or holds the last frame of a video, to exactly the frames of the piece. */
+/** Repeats a still, or holds the last frame of a video that is shorter, to exactly the frames of the piece. */
 function toLength(piece: PicturePiece, context: PictureContext): string[] {
   const { plan } = context;
   if (piece.still) {
@@ -178,10 +176,8 @@ function toLength(piece: PicturePiece, context: PictureContext): string[] {
     ];
   }
   const has = piece.takes.reduce((sum, take) => sum + take.frames, 0);
-  return [
-    `tpad=stop_mode=clone:stop=${piece.frames - has + slackOf(piece, context)}`,
-    `trim=end_frame=${piece.frames}`,
-  ];
+  if (has >= piece.frames) return [];
+  return [`tpad=stop_mode=clone:stop=${piece.frames - has}`, `trim=end_frame=${piece.frames}`];
 }
 
 const sourceStream = (piece: PicturePiece, context: PictureContext): string => {
@@ -190,8 +186,12 @@ const sourceStream = (piece: PicturePiece, context: PictureContext): string => {
   return joinTakes(piece, context);
 };
 
-/** A main clip as a stream of canvas-sized frames. */
-export function mainPicture(piece: PicturePiece, context: PictureContext): string {
+/**
+ * A main clip as a stream of canvas-sized frames. One that is mixed into its neighbours is scaled to 4:4:4 at once, the
+ * only layout that `xfade` takes: scaling it to 4:2:0 first would be a second pass over every frame. What costs more
+ * in 4:4:4 (zoom, a blurred backdrop) is done before.
+ */
+export function mainPicture(piece: PicturePiece, mixed: boolean, context: PictureContext): string {
   const { draft, facts, plan } = context;
   const { uprightFilters } = factsOf(facts, piece.takes[0]?.src ?? "", piece.path);
   let stream = sourceStream(piece, context);
@@ -199,15 +199,17 @@ export function mainPicture(piece: PicturePiece, context: PictureContext): strin
   let filters: (string | undefined)[] = [];
   if (piece.surround) stream = surrounded(stream, uprightFilters, piece, context);
   else filters = [uprightFilters, cut(piece.placement), scaled(piece.placement, piece.still)];
+  const late = piece.surround !== undefined || piece.zoom !== undefined;
   return draft.chain(
     [stream],
     [
       ...filters,
-      "format=yuv420p",
+      mixed && !late ? "format=yuv444p" : "format=yuv420p",
       evenTags,
       ...toLength(piece, context),
       piece.zoom && zoomFilter(piece.zoom, plan.quality === "draft"),
       ...fades(piece, `color=${colourFilter(plan.background)}`),
+      mixed && late ? "format=yuv444p" : undefined,
     ],
   );
 }

@@ -25,13 +25,15 @@ export interface TextFiles {
   fontsDir: string;
 }
 
-const pieceStream = ({ piece }: MainPiece, context: PictureContext) =>
-  piece.type === "colour" ? colourStream(piece.frames, context) : mainPicture(piece, context);
+const pieceStream = ({ piece }: MainPiece, mixed: boolean, context: PictureContext) =>
+  piece.type === "colour"
+    ? colourStream(piece.frames, context)
+    : mainPicture(piece, mixed, context);
 
 /** Pieces between two hard cuts, mixed one into the next. */
 function chainStream(pieces: readonly MainPiece[], context: PictureContext): string {
   const [first, ...rest] = pieces as [MainPiece, ...MainPiece[]];
-  let stream = pieceStream(first, context);
+  let stream = pieceStream(first, rest.length > 0, context);
   let previous = first;
   const { rate } = context.plan;
   for (const next of rest) {
@@ -39,7 +41,7 @@ function chainStream(pieces: readonly MainPiece[], context: PictureContext): str
     const offset = secondsText(frameUs(next.startFrame - first.startFrame, rate));
     const duration = secondsText(frameUs(frames, rate));
     stream = context.draft.chain(
-      [stream, pieceStream(next, context)],
+      [stream, pieceStream(next, true, context)],
       [`xfade=transition=${kind}:duration=${duration}:offset=${offset}`],
     );
     previous = next;
@@ -56,9 +58,14 @@ function mainStream(context: PictureContext): string {
     else chains.push([piece]);
     joined = piece.transition !== undefined;
   }
+  const end = [...onGrid(plan.rate), `trim=end_frame=${plan.frames}`, "format=yuv420p"];
   const streams = chains.map((chain) => chainStream(chain, context));
-  const join = streams.length > 1 ? [`concat=n=${streams.length}`] : [];
-  return draft.chain(streams, [...join, ...onGrid(plan.rate), `trim=end_frame=${plan.frames}`]);
+  if (streams.length === 1) return draft.chain(streams, end);
+  // All alike, or the whole video would be brought to the layout of its mixed parts and back.
+  const even = streams.map((stream, at) =>
+    chains[at]?.length === 1 ? stream : draft.chain([stream], ["format=yuv420p"]),
+  );
+  return draft.chain(even, [`concat=n=${even.length}`, ...end]);
 }
 
 /**
