@@ -3,7 +3,8 @@ export default {
   transform: {},
   extensionsToTreatAsEsm: [".ts"],
   testMatch: ["<rootDir>/test/**/*.test.ts"],
-  testTimeout: 60_000,
+  // Far more than any test takes: it ends what hangs, also where two cores do much else.
+  testTimeout: 120_000,
   maxWorkers: 2,
   // Servers that test files share; started when the first file asks.
   globalSetup: "<rootDir>/test/support/servers-global.ts",

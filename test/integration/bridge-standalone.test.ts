@@ -73,7 +73,7 @@ const settled = () =>
       const { body } = await bridge.request("GET", "/status");
       return body.questions.length === 0 && body.attempts.length === 0;
     },
-    { what: "rest of the bridge", limitMs: 40_000 },
+    { what: "rest of the bridge" },
   );
 
 const picture = Buffer.from(
@@ -273,7 +273,7 @@ describe("the bridge's own interface", () => {
     // A newer attempt supersedes the one that runs.
     expect(await order({ number: 3, boot: run })).toMatchObject({ body: { status: "running" } });
     await until(async () => (await held()).join() === "3");
-  }, 90_000);
+  });
 
   test("a lease that is not renewed ends the work; one that is renewed from a mark goes on", async () => {
     const run = await boot();
@@ -296,7 +296,7 @@ describe("the bridge's own interface", () => {
     await until(async () => (await held()).length === 1);
     await until(async () => (await held()).length === 0, { what: "the end of the lease" });
     expect(bridge.command.text()).toContain("was not renewed in time and is killed");
-  }, 90_000);
+  });
 
   test("while it holds work of one installation, it answers no other", async () => {
     const asked = (installation: string) =>
@@ -315,7 +315,7 @@ describe("the bridge's own interface", () => {
     await bridge.restart();
     // What the crash left behind is still to be handed back to its owner.
     expect((await asked("installation-b")).status).toBe(409);
-  }, 90_000);
+  });
 
   test("nothing but its health is told without the token", async () => {
     for (const [method, path] of [
@@ -337,7 +337,7 @@ describe("the bridge's own interface", () => {
       body: { error: { type: "INVALID_INPUT" } },
     });
     expect(bridge.command.text()).not.toContain(bridgeToken);
-  }, 90_000);
+  });
 });
 
 test("of two bridges on one directory the second does not start, and says why", async () => {
@@ -347,7 +347,7 @@ test("of two bridges on one directory the second does not start, and says why", 
   const second = runScript("bridge", { env });
   expect(await second.ended).toBe(1);
   expect(second.text()).toMatch(/^reelmesh bridge: DATA_DIR: .* is in use by process \d+/);
-}, 90_000);
+});
 
 test("a bridge that others can reach does not start with a token that nobody chose", async () => {
   const dir = await mkdtemp(join(tmpdir(), "reelmesh-bridge-"));
@@ -356,7 +356,7 @@ test("a bridge that others can reach does not start with a token that nobody cho
   const command = runScript("bridge", { env });
   expect(await command.ended).toBe(1);
   expect(command.text()).toMatch(/^reelmesh bridge: BRIDGE_TOKEN: missing\. HOST 0\.0\.0\.0/);
-}, 90_000);
+});
 
 describe("the plain bridge, for whoever has the token", () => {
   const submit = (more: object = {}) =>

@@ -146,7 +146,7 @@ describe("a gateway alone in the mesh", () => {
       state: "down",
       affects: ["no job is accepted, started or ended"],
     });
-  }, 30_000);
+  });
 });
 
 describe("a node without gateway", () => {
@@ -166,7 +166,7 @@ describe("a node without gateway", () => {
     expect(await (await fetch(`${base}/metrics`)).text()).toContain("reelmesh_node_info");
     expect((await fetch(`${base}/auth/admin/login`, { method: "POST" })).status).toBe(404);
     expect((await fetch(`${base}/healthz`, { method: "POST" })).status).toBe(405);
-  }, 20_000);
+  });
 
   test("says in one sentence that the port is taken, and leaves nothing open", async () => {
     const first = await start();

@@ -79,13 +79,13 @@ describe("the product with LOG_FORMAT=json", () => {
       "c2VjcmV0LXNpZ25hdHVyZQ",
     ])
       expect(product.text()).not.toContain(secret);
-  }, 30_000);
+  });
 
   test("text stays the default, with the welcome for people", async () => {
     const product = startCommand({});
     await product.until(/Administrator {6}admin/);
     expect(product.text()).toContain("MCP client configuration");
-  }, 30_000);
+  });
 });
 
 /** A broker whose lines are kept, with one service that logs. */
@@ -216,11 +216,11 @@ describe("a traced job on a node of its own process", () => {
       parsed(product.text()).filter(
         (line) => line["jobId"] === jobId && line.service === "compose",
       );
-    await until(() => aboutJob().length >= 2, { what: "lines of the attempt", limitMs: 20_000 });
+    await until(() => aboutJob().length >= 2, { what: "lines of the attempt" });
     await until(() => sink.spans.some(({ name }) => name === "attempt timeline"), {
       what: "the span of the attempt",
     });
     const { traceId } = sink.spans.find(({ name }) => name === "attempt timeline")!;
     for (const line of aboutJob()) expect(line).toMatchObject({ attempt: 1, traceId });
-  }, 40_000);
+  });
 });

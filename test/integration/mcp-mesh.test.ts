@@ -20,7 +20,7 @@ beforeAll(async () => {
   });
   edge = await startProduct({ ...shared, NODE_ID: "edge", SERVICES: "gateway" });
   await edge.broker.waitForServices(["mcp", "tools", "auth", "scheduler"], 10_000, 50);
-}, 30_000);
+});
 afterAll(async () => {
   await edge?.stop();
   await worker?.stop();
@@ -64,5 +64,5 @@ describe("a gateway whose tools run on another node", () => {
     await until(() => heard.length > 0);
     await systemCall(worker.broker)("scheduler.cancel", { id: long.id });
     await client.close();
-  }, 20_000);
+  });
 });

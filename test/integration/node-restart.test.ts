@@ -104,7 +104,7 @@ describe("restart of the product", () => {
       result: { info: { done: true } },
     });
     expect(await readdir(join(dir, "work"))).toEqual([]);
-  }, 30_000);
+  });
 
   test("a stop in good order ends the processes, and the next start goes on without a loss", async () => {
     const first = await start();
@@ -118,7 +118,7 @@ describe("restart of the product", () => {
 
     const second = await start();
     expect(await success(second, id)).toMatchObject({ errors: 0, nodesLost: 0 });
-  }, 30_000);
+  });
 
   test("a cancel ends the processes of a running job", async () => {
     const product = await start();
@@ -127,5 +127,5 @@ describe("restart of the product", () => {
     await until(async () => !(await isSameProcess(grandchild)));
     await until(async () => (await readdir(join(dir, "work"))).length === 0);
     expect(await product.call("scheduler.get", { id })).toMatchObject({ state: "cancelled" });
-  }, 30_000);
+  });
 });

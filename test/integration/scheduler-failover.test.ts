@@ -182,5 +182,5 @@ servers.describe("two schedulers on one store", () => {
     await until(async () => (await statusOf(call, first))?.role === "standby", { limitMs });
     expect(await ended(call, id)).toMatchObject({ attempt: 1 });
     expect((await call("scheduler.list", {})).jobs.map((job) => job.id)).toEqual([id]);
-  }, 60_000);
+  });
 });

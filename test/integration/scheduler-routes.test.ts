@@ -13,7 +13,7 @@ beforeAll(async () => {
     body: { username: "admin", password },
   });
   token = body.responseData.token;
-}, 30_000);
+});
 afterAll(() => product?.stop());
 
 const send = async (method: string, path: string, body?: unknown, as = token) => {

@@ -16,7 +16,7 @@ beforeAll(async () => {
   product = await startProduct();
   call = systemCall(product.broker);
   token = product.config.MCP_TOKEN;
-}, 30_000);
+});
 afterAll(() => product.stop());
 
 const put = (key: string, data: string | Buffer, contentType = "text/plain") =>

@@ -12,7 +12,7 @@ const GROWTH_MAX_MB = 96;
 let product: Product;
 beforeAll(async () => {
   product = await startProduct();
-}, 30_000);
+});
 afterAll(() => product.stop());
 
 const block = Buffer.alloc(MB, "reelmesh ");
@@ -64,5 +64,5 @@ describe("large objects", () => {
     });
     expect(hash.digest("hex")).toBe(md5);
     expect(grown).toBeLessThan(GROWTH_MAX_MB);
-  }, 60_000);
+  });
 });

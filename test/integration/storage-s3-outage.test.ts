@@ -78,7 +78,7 @@ own.describe("S3 server that goes and comes", () => {
     const child = spawn(process.execPath, ["--no-warnings", ...args], { stdio: "ignore" });
     const gone = once(child, "exit");
     try {
-      await until(async () => (await parts()).length > 0, { what: "a part", limitMs: 20_000 });
+      await until(async () => (await parts()).length > 0, { what: "a part" });
       child.kill("SIGKILL");
       await gone;
       const idleMs = storageLimits.s3UploadIdleMs;

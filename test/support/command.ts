@@ -7,13 +7,13 @@ export interface Command {
   child: ChildProcess;
   /** Everything it wrote so far, both streams. */
   text: () => string;
-  /** Resolves when its output matches; rejects when it ends or 30 s pass before. */
+  /** Resolves when its output matches; rejects when it ends or 60 s pass before. */
   until: (pattern: RegExp) => Promise<RegExpExecArray>;
   /** Exit code, or the signal's name. */
   ended: Promise<number | string>;
 }
 
-const PATIENCE_MS = 30_000;
+const PATIENCE_MS = 60_000;
 
 /** Runs one of the project's scripts as a user would, in a process of its own, killed at the latest with the test. */
 export function runScript(
