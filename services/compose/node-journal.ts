@@ -1,6 +1,7 @@
 import { type FileHandle, mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
+import { setImmediate as endOfTurn } from "node:timers/promises";
 import { syncDirectory } from "../../lib/sync-directory.ts";
 import type { AttemptKey, JournalEntry, NodeJournal, ProcessIdentity } from "./node-ports.ts";
 import { identify, isSameProcess } from "./process-group.ts";
@@ -142,6 +143,8 @@ export class FileJournal implements NodeJournal {
   }
 
   async #drain(): Promise<void> {
+    // Orders that one commit of the scheduler set free come in one turn: they share the first sync.
+    await endOfTurn();
     while (this.#queue.length > 0) {
       const batch = this.#queue.splice(0);
       try {
