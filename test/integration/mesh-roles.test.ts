@@ -60,10 +60,11 @@ servers.describe("roles on nodes of their own, over NATS", () => {
 
   test("a second node with the same role and data of its own is refused, with what to set", async () => {
     await node("platform,scheduler");
-    await expect(node("scheduler", { NODE_ID: "another" })).rejects.toThrow(
+    const another = { NODE_ID: "another", LOG_LEVEL: "fatal" };
+    await expect(node("scheduler", another)).rejects.toThrow(
       /platform-scheduler of this mesh hosts scheduler already.*Set MONGO_URL on both/,
     );
-    await expect(node("platform", { NODE_ID: "another" })).rejects.toThrow(
+    await expect(node("platform", another)).rejects.toThrow(
       /hosts platform already.*Set MONGO_URL and S3_ENDPOINT on both/,
     );
     // Any number of the others may join.
@@ -73,8 +74,8 @@ servers.describe("roles on nodes of their own, over NATS", () => {
 
   test("of two that start at once, one hosts the role", async () => {
     const started = await Promise.allSettled([
-      node("scheduler", { NODE_ID: "one" }),
-      node("scheduler", { NODE_ID: "two" }),
+      node("scheduler", { NODE_ID: "one", LOG_LEVEL: "fatal" }),
+      node("scheduler", { NODE_ID: "two", LOG_LEVEL: "fatal" }),
     ]);
     expect(started.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
   });

@@ -22,8 +22,14 @@ export interface Product extends RunningNode {
 /** The whole product in this process, on a free port and in a fresh directory; `stop` leaves nothing behind. */
 export async function startProduct(env: Record<string, string> = {}): Promise<Product> {
   const own = env["DATA_DIR"] ? undefined : await mkdtemp(join(tmpdir(), "reelmesh-test-"));
+  const cleanUp = async () => {
+    if (own) await rm(own, { recursive: true, force: true });
+  };
   const { config } = loadConfig({ PORT: "0", LOG_LEVEL: "error", DATA_DIR: own, ...env });
-  const node = await startNode(config);
+  const node = await startNode(config).catch(async (error) => {
+    await cleanUp();
+    throw error;
+  });
   const url = node.address?.url ?? "";
   return {
     ...node,
@@ -50,7 +56,7 @@ export async function startProduct(env: Record<string, string> = {}): Promise<Pr
     },
     async stop() {
       await node.stop();
-      if (own) await rm(own, { recursive: true, force: true });
+      await cleanUp();
     },
   };
 }
