@@ -117,12 +117,14 @@ export class JobActors {
   }
 
   /**
-   * Takes over a job as an earlier leader has stored it. The end of its lease is on that one's clock, and clocks of
-   * different machines are not compared: the node gets a whole lease from now.
+   * Takes over a job as an earlier leader has stored it. The end of its lease is on that one's clock, which may differ
+   * from ours: the node gets time for two reports, and never more than a lease.
    */
   adopt(job: Job): void {
-    const leaseUntil = this.#ports.now() + this.#config.leaseMs;
-    this.#move(job.state === "running" ? { ...job, leaseUntil } : job, []);
+    const now = this.#ports.now();
+    const { heartbeatMs, leaseMs } = this.#config;
+    const within = (end: Ms) => Math.min(now + leaseMs, Math.max(end, now + 2 * heartbeatMs));
+    this.#move(job.state === "running" ? { ...job, leaseUntil: within(job.leaseUntil) } : job, []);
   }
 
   /**

@@ -315,14 +315,18 @@ export class Checkers {
   // --- From time to time ---
 
   /**
-   * `trustedSince`: since when the leader and its disk have been well. A leader gives what it takes over a whole lease.
+   * `trustedSince`: since when the leader and its disk have been well. A leader gives what it takes over time to report.
    */
   leases(running: readonly Job[], leadsSince: number, trustedSince: number): void {
-    const { sweepMs, leaseMs } = this.#limits;
+    const { sweepMs } = this.#limits;
     const now = this.#world.now;
     for (const job of running) {
       if (job.state !== "running") continue;
-      const dueAt = Math.max(job.leaseUntil - this.#epoch, leadsSince + leaseMs, trustedSince);
+      const dueAt = Math.max(
+        job.leaseUntil - this.#epoch,
+        leadsSince + 2 * nodeLimits.heartbeatMs,
+        trustedSince,
+      );
       this.#check(
         "leases",
         now <= dueAt + sweepMs + writeMsMax,
