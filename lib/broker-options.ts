@@ -6,6 +6,7 @@ import { RedisRecordCache } from "./cache/redis-record-cache.ts";
 import { type Config, secretsOf } from "./config.ts";
 import { AppError, asAppError } from "./errors.ts";
 import { natsOptions } from "./nats-options.ts";
+import { NatsTransporter } from "./nats-transporter.ts";
 import { JsonLogger } from "./telemetry/json-logs.ts";
 
 /** Errors of ours come back from other nodes as what they were. */
@@ -22,8 +23,9 @@ function transporterOf(config: Config): BrokerOptions["transporter"] {
   const { TRANSPORTER } = config;
   if (TRANSPORTER === undefined) return null as unknown as undefined;
   if (!/^(nats|tls):/.test(TRANSPORTER)) return TRANSPORTER as BrokerOptions["transporter"];
-  const options = natsOptions(config, nodeName(config));
-  return { type: "NATS", options } as unknown as BrokerOptions["transporter"];
+  return new NatsTransporter(
+    natsOptions(config, nodeName(config)),
+  ) as unknown as BrokerOptions["transporter"];
 }
 
 /** Name of the node with this configuration in the mesh. */
