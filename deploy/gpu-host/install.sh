@@ -216,15 +216,30 @@ stage_source() {
 
 digest_of() { (cd "$1" && find . -path ./node_modules -prune -o -type f ! -name .installed -print0 | sort -z | xargs -0 sha256sum | sha256sum); }
 
+# The npm registry of this machine. A machine without npm gets the distribution's once, which knows the public one; that
+# takes minutes, and NPM_CONFIG_REGISTRY saves them.
+registry_url() {
+  local url=${NPM_CONFIG_REGISTRY:-}
+  if [[ -z $url ]]; then
+    if ! command -v npm >/dev/null; then
+      warn "installing npm to learn the address of the npm registry; NPM_CONFIG_REGISTRY=https://... saves that"
+      env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends npm >/dev/null
+    fi
+    url=$(npm config get registry)
+  fi
+  printf '%s' "${url%/}"
+}
+
 # Fetches one package of the npm registry into a directory, if it is what was promised.
 fetch_package() {
   local name=$1 version=$2 integrity=$3 target=$4 file found
-  local registry=${NPM_CONFIG_REGISTRY:-https://registry.npmjs.org}
+  local registry
+  registry=$(registry_url)
   file=$(mktemp)
   curl --fail --silent --show-error --location --retry 3 --output "$file" \
-    "${registry%/}/$name/-/$name-$version.tgz" || die "$name $version cannot be fetched from ${registry%/}"
+    "$registry/$name/-/$name-$version.tgz" || die "$name $version cannot be fetched from $registry"
   found=sha512-$(openssl dgst -sha512 -binary "$file" | base64 -w 0)
-  [[ $found == "$integrity" ]] || die "$name $version from ${registry%/} is not what it should be; nothing of it is used"
+  [[ $found == "$integrity" ]] || die "$name $version from $registry is not what it should be; nothing of it is used"
   install -d "$target"
   tar -xzf "$file" -C "$target" --strip-components=1 --no-same-owner
   rm -f "$file"
