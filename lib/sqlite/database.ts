@@ -72,7 +72,7 @@ export class Database {
     const id = ++this.#lastId;
     return new Promise((resolve, reject) => {
       this.#waiting.set(id, { resolve, reject });
-      if (this.#outbox.length === 0) queueMicrotask(() => this.#flush());
+      if (this.#outbox.length === 0) setImmediate(() => this.#flush());
       this.#outbox.push(statements);
     });
   }
