@@ -22,6 +22,8 @@ interface NodeState {
   agent: NodeAgent;
   journal: FileJournal;
   timer?: NodeJS.Timeout;
+  /** When the timer goes off; endless while there is none. */
+  timerAt: number;
   stopped: boolean;
 }
 
@@ -51,7 +53,7 @@ function portsOf(
   const { journal } = state;
   const attemptHost = meshHost(host, executionLimits);
   const meter = new LoadMeter(executionLimits);
-  const watch = new AttemptWatch(host);
+  const watch = new AttemptWatch(host, node);
   const timeout = executionLimits.callMs;
   /** Attempts of this run that have not begun to store anything: there is nothing to delete. */
   const nothingStored = new Set<string>();
@@ -117,11 +119,17 @@ function portsOf(
     },
     log: (level, text) => host.logger[level](text),
     wakeAt(at) {
+      // Waking too early does no harm: a timer is set anew only to go off sooner, not with each step of each attempt.
+      if (state.stopped || at >= state.timerAt) return;
       clearTimeout(state.timer);
-      if (state.stopped) return;
-      const inMs = Math.min(timerMsMax, Math.max(0, at - performance.now()));
+      const now = performance.now();
+      const inMs = Math.min(timerMsMax, Math.max(0, at - now));
+      state.timerAt = now + inMs;
       // The timer is for the whole node, whichever attempt has it armed.
-      const tick = () => state.agent.tick(performance.now());
+      const tick = () => {
+        state.timerAt = Number.POSITIVE_INFINITY;
+        state.agent.tick(performance.now());
+      };
       state.timer = outsideWork(() => setTimeout(tick, Math.ceil(inMs)));
     },
   };
@@ -136,7 +144,7 @@ async function start(host: ServiceHost): Promise<NodeState> {
     slots: host.config.RENDER_SLOTS,
     kinds: Object.keys(executors),
   };
-  const state = { journal, stopped: false } as NodeState;
+  const state = { journal, timerAt: Number.POSITIVE_INFINITY, stopped: false } as NodeState;
   state.agent = new NodeAgent(identity, portsOf(host, identity, state), nodeLimits);
   await state.agent.recover();
   return state;

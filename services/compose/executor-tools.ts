@@ -10,6 +10,8 @@ import type { AttemptKey, NodeJournal } from "./node-ports.ts";
 import { ObjectTransfer } from "./object-transfer.ts";
 import { runInGroup } from "./process-group.ts";
 
+const hashOfNothing = createHash("sha256").digest("hex");
+
 export interface ToolsContext {
   host: AttemptHost;
   order: StartOrder;
@@ -69,6 +71,7 @@ export function makeTools(context: ToolsContext): AttemptTools {
     download: (source, file, bytesMax) => track(transfer.download(source, file, bytesMax)),
     upload: (file, output) => track(upload(file, output)),
     outputHash() {
+      if (hashes.size === 0) return hashOfNothing;
       const hash = createHash("sha256");
       for (const name of [...hashes.keys()].sort()) hash.update(`${name}\0${hashes.get(name)}\0`);
       return hash.digest("hex");
