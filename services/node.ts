@@ -65,6 +65,8 @@ export async function startNode(config: Config, options: NodeOptions = {}): Prom
     if (database) ends.push(database);
     // The address before the stores: a taken port is known at once.
     const edge = config.SERVICES.includes("gateway") ? await EdgeServer.listen(config) : undefined;
+    // Also when what comes next fails.
+    if (edge) ends.push(() => edge.close());
     const loopback = options.joinable === true && config.TRANSPORTER === undefined;
     const nodeId = nodeName(config);
     const telemetry = await openTelemetry(config, nodeId);
