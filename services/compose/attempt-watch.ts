@@ -94,15 +94,19 @@ export function watchedTools(tools: AttemptTools): AttemptTools {
 export class AttemptWatch {
   readonly #telemetry: Telemetry;
   readonly #node: string;
-  readonly #log: Logger;
+  readonly #log: Pick<Logger, "info">;
   readonly #ratio: Histogram<"kind"> | undefined;
   /** Of attempts whose end may not have been told yet. */
   readonly #scopes = new LRUCache<string, WorkScope>({ max: nodeLimits.unsettledMax });
   #running = 0;
 
-  constructor({ config, broker, logger }: ServiceHost) {
+  /** @param node Name that spans and lines give the node. */
+  constructor(
+    { config, logger }: Pick<ServiceHost, "config"> & { logger: Pick<Logger, "info"> },
+    node: string,
+  ) {
     this.#telemetry = telemetryOf(config);
-    this.#node = broker.nodeID;
+    this.#node = node;
     this.#log = logger;
     const { metrics } = this.#telemetry;
     if (!metrics) return;

@@ -267,7 +267,7 @@ export class NodeAgent {
     if (attempt.phase === "settling") return;
     if (attempt.stopped === "fenced" || attempt.stopped === "lease") return;
     attempt.stopped = cause;
-    attempt.abort.abort();
+    attempt.abort.abort(new DOMException(cause, "AbortError"));
     if (attempt.phase === "waiting") this.#leave(attempt);
   }
 

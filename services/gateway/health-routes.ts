@@ -1,4 +1,5 @@
-import { answerOperational, type OperationalPath } from "../health/operational-answers.ts";
+import { answerOperational } from "../health/operational-answers.ts";
+import type { OperationalPath } from "../health/operational-paths.ts";
 import type { RawRoute } from "./raw-route.ts";
 
 const route = (path: OperationalPath, summary: string): RawRoute => ({

@@ -4,11 +4,8 @@ import type { ServiceBroker } from "moleculer";
 import { type Config, ConfigError } from "../../lib/config.ts";
 import { asAppError, errorMessage, errorTable } from "../../lib/errors.ts";
 import { healthLimits } from "./config.ts";
-import {
-  answerOperational,
-  type OperationalPath,
-  operationalPaths,
-} from "./operational-answers.ts";
+import { answerOperational } from "./operational-answers.ts";
+import { type OperationalPath, operationalPaths } from "./operational-paths.ts";
 
 export interface HealthListener {
   /** From now on it answers 503. */

@@ -3,9 +3,21 @@ import type { DependencyState } from "../../lib/dependency-state.ts";
 /** ok: works. degraded: works less well. down: does not work. */
 export type Health = "ok" | "degraded" | "down";
 
+/** What the scheduler nodes say of their leader. */
+export interface LeaderView {
+  role: "leader" | "standby" | "stopped";
+  /** Node that leads; empty: none. */
+  holder: string;
+  term: number;
+  /** Time since the leader's last sign of life; absent where it needs none. */
+  lastRenewedMs?: number;
+}
+
 /** What one look at a dependency has shown. */
 export interface Finding {
   name: string;
+  /** Of the scheduler: who leads it, as the node says that knows best. */
+  leader?: LeaderView;
   state: Health;
   /** Without it this node cannot serve. */
   essential: boolean;
@@ -62,4 +74,34 @@ export function composeFinding(
   if (fresh.every(({ draining }) => draining))
     return { state: "degraded", reason: "every compose node is draining" };
   return { state: "ok" };
+}
+
+/**
+ * Who leads the scheduler, from what each of its nodes knows. The one that leads knows best; of the others, the one
+ * that has seen the latest term and its latest renewal.
+ * @param leaseMs Without a renewal for longer than this the leader leads no more, and nobody has taken over.
+ */
+export function leaderFinding(
+  views: readonly LeaderView[],
+  leaseMs: number,
+): Pick<Finding, "state" | "reason" | "leader"> {
+  const rank = (view: LeaderView) => [
+    view.term,
+    view.role === "leader" ? 1 : 0,
+    -(view.lastRenewedMs ?? 0),
+  ];
+  const [leader] = [...views].sort((a, b) => {
+    const [left, right] = [rank(a), rank(b)];
+    const at = left.findIndex((value, index) => value !== right[index]);
+    return at < 0 ? 0 : (right[at] ?? 0) - (left[at] ?? 0);
+  });
+  if (!leader) return { state: "degraded", reason: "no scheduler node says who leads" };
+  const { role, holder, lastRenewedMs } = leader;
+  if (holder === "" || role === "stopped")
+    return { state: "degraded", reason: "no scheduler node leads yet", leader };
+  if (lastRenewedMs !== undefined && lastRenewedMs > leaseMs) {
+    const reason = `nobody leads the scheduler: ${holder} was heard last ${Math.round(lastRenewedMs)} ms ago`;
+    return { state: "degraded", reason, leader };
+  }
+  return { state: "ok", leader };
 }

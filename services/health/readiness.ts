@@ -3,18 +3,19 @@ import type { Config, Role } from "../../lib/config.ts";
 import { dependenciesOf } from "../../lib/dependency-state.ts";
 import { asAppError } from "../../lib/errors.ts";
 import { type ActionName, systemCall } from "../../lib/service.ts";
+import { schedulerConfig } from "../scheduler/config.ts";
 import { healthLimits } from "./config.ts";
 import {
   composeFinding,
-  type DependencyLine,
   type Finding,
   findingOf,
-  type Health,
+  type LeaderView,
+  leaderFinding,
   type ReadinessReport,
-  statusOf,
 } from "./readiness.policy.ts";
+import { bounded, ReportKeeper } from "./report-keeper.ts";
 
-type Look = Pick<Finding, "state" | "reason">;
+type Look = Pick<Finding, "state" | "reason" | "leader">;
 
 interface Check {
   name: string;
@@ -133,6 +134,14 @@ const checks: readonly Check[] = [
     look: (place) => answers(place, "scheduler.nodes", place.nodes),
   },
   {
+    name: "scheduler leader",
+    roles: ["gateway", "scheduler"],
+    essentialTo: [],
+    affects: "jobs wait until another node leads",
+    look: async ({ broker }) =>
+      leaderFinding(await leaderViews(broker), schedulerConfig.leaderLeaseMs),
+  },
+  {
     name: "compose nodes",
     roles: ["gateway", "scheduler"],
     essentialTo: [],
@@ -147,39 +156,41 @@ const checks: readonly Check[] = [
   },
 ];
 
-/** A look that takes longer than its bound counts as down; what it finds later is not waited for. */
-async function bounded(look: Promise<Look> | Look): Promise<Look> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<Look>((resolve) => {
-    const reason = `no answer within ${healthLimits.checkMs} ms`;
-    timer = setTimeout(() => resolve({ state: "down", reason }), healthLimits.checkMs + 100);
+/** All of them are asked: one that stands by may know of a change later than another. */
+async function leaderViews(broker: ServiceBroker): Promise<LeaderView[]> {
+  const { actions } = broker.registry as unknown as {
+    actions: { get(name: string): { endpoints: { id: string }[] } | undefined };
+  };
+  const name = "schedulerElection.status";
+  const nodes = (actions.get(name)?.endpoints ?? []).map(({ id }) => id);
+  const answers = await Promise.allSettled(
+    // One that is gone must not take the time of the whole look.
+    nodes.map((nodeID) => systemCall(broker)(name, {}, { timeout: timeout / 2, nodeID })),
+  );
+  return answers.flatMap((one) => {
+    if (one.status === "rejected") return [];
+    const { role, holder, term, lastRenewedMs } = one.value;
+    return [{ role, holder, term, lastRenewedMs }];
   });
-  const failed = (): Look => ({ state: "down", reason: "the check failed" });
-  const found = await Promise.race([Promise.resolve(look).catch(failed), late]);
-  clearTimeout(timer);
-  return found;
 }
 
 /** Looks at what this node depends on, all at once, at most once in a while, and keeps since when it is so. */
 export class Readiness {
   readonly #broker: ServiceBroker;
   readonly #config: Config;
-  readonly #states = new Map<string, { state: Health; since: number }>();
-  #last: { at: number; report: Promise<ReadinessReport> } | undefined;
+  readonly #reports: ReportKeeper;
 
   constructor(broker: ServiceBroker, config: Config) {
     this.#broker = broker;
     this.#config = config;
+    this.#reports = new ReportKeeper(broker.nodeID, config.SERVICES, () => this.#look());
   }
 
   read(): Promise<ReadinessReport> {
-    const now = performance.now();
-    if (!this.#last || now - this.#last.at > healthLimits.cacheMs)
-      this.#last = { at: now, report: this.#look() };
-    return this.#last.report;
+    return this.#reports.read();
   }
 
-  async #look(): Promise<ReadinessReport> {
+  async #look(): Promise<Finding[]> {
     const { SERVICES } = this.#config;
     const due = checks.filter(({ roles }) => roles.some((role) => SERVICES.includes(role)));
     let asked: ReturnType<NodesLook> | undefined;
@@ -193,31 +204,12 @@ export class Readiness {
     const looked = await Promise.all(
       due.map(async ({ name, affects, essentialTo, look }): Promise<Finding> => {
         const essential = essentialTo.some((role) => SERVICES.includes(role));
-        const found = this.#broker.started
+        const found: Look = this.#broker.started
           ? await bounded((async () => look(place))())
-          : ({ state: "down", reason: "this node is starting" } as const);
+          : { state: "down", reason: "this node is starting" };
         return { name, affects: [affects], essential, ...found };
       }),
     );
-    const findings = [...looked, ...dependenciesOf(this.#config).list().map(findingOf)];
-    return {
-      status: statusOf(findings),
-      node: this.#broker.nodeID,
-      roles: SERVICES,
-      dependencies: findings.map((finding) => this.#lineOf(finding)),
-    };
-  }
-
-  #lineOf({ since, affects, ...finding }: Finding): DependencyLine {
-    const before = this.#states.get(finding.name);
-    if (before?.state !== finding.state)
-      this.#states.set(finding.name, { state: finding.state, since: since ?? Date.now() });
-    const at = since ?? this.#states.get(finding.name)?.since ?? Date.now();
-    const isOk = finding.state === "ok";
-    return {
-      ...finding,
-      since: new Date(at).toISOString(),
-      ...(isOk ? {} : { affects }),
-    };
+    return [...looked, ...dependenciesOf(this.#config).list().map(findingOf)];
   }
 }

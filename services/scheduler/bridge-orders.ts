@@ -68,7 +68,7 @@ async function prepare(host: Host, order: StartOrder): Promise<AttemptOrder> {
     }
   };
   await Promise.all(Array.from({ length: linksAtOnce }, worker));
-  const { jobId, attempt, kind, owner, leaseMs, boot } = order;
+  const { jobId, attempt, kind, owner, leaseMs, boot, trace } = order;
   return {
     kind,
     payload: task,
@@ -78,6 +78,7 @@ async function prepare(host: Host, order: StartOrder): Promise<AttemptOrder> {
       lease_ms: leaseMs,
       boot,
       owner,
+      trace,
       bucket: own.bucket,
       inputs,
     },

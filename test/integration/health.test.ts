@@ -24,6 +24,7 @@ interface Line {
   since: string;
   affects?: string[];
   reason?: string;
+  leader?: { role: string; holder: string; term: number };
 }
 const read = async (url: string) => {
   const response = await fetch(url);
@@ -60,8 +61,10 @@ describe("a node that hosts everything", () => {
       "records",
       "objects",
       "scheduler",
+      "scheduler leader",
       "compose nodes",
     ]);
+    expect(line(body, "scheduler leader")?.leader).toMatchObject({ role: "leader" });
     for (const one of body.dependencies) {
       expect(one.state).toBe("ok");
       expect(one.affects).toBeUndefined();

@@ -190,12 +190,13 @@ describe("what a line holds", () => {
 });
 
 describe("a traced job on a node of its own process", () => {
-  test("its attempt's lines carry job, attempt and trace", async () => {
+  test("its attempt's lines carry job, attempt, node and trace", async () => {
     const sink = await startTraceSink();
     ends.push(() => sink.close());
     const product = startCommand({
       LOG_FORMAT: "json",
       LOG_LEVEL: "info",
+      NODE_ID: "logged",
       OTEL_EXPORTER_OTLP_ENDPOINT: sink.url,
       MCP_TOKEN: "token-of-the-agents",
     });
@@ -221,6 +222,7 @@ describe("a traced job on a node of its own process", () => {
       what: "the span of the attempt",
     });
     const { traceId } = sink.spans.find(({ name }) => name === "attempt timeline")!;
-    for (const line of aboutJob()) expect(line).toMatchObject({ attempt: 1, traceId });
+    for (const line of aboutJob())
+      expect(line).toMatchObject({ attempt: 1, node: "logged", traceId });
   });
 });

@@ -161,6 +161,11 @@ export class AttemptDesk {
     };
   }
 
+  /** Questions that wait for the scheduler's answer. */
+  get questions(): number {
+    return this.#box.list().length;
+  }
+
   /** Attempts of the scheduler that take a slot. */
   taken(agent: NodeAgent): number {
     return agent.probe().attempts.length + this.#beginning.size;

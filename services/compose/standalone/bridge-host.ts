@@ -2,9 +2,11 @@ import type { Logger } from "moleculer";
 import type { Config } from "../../../lib/config.ts";
 import { AppError, asAppError } from "../../../lib/errors.ts";
 import { readFetchAllow } from "../../../lib/net/address.policy.ts";
+import type { ReportKeeper } from "../../health/report-keeper.ts";
 import type { StartOrder } from "../../scheduler/job.types.ts";
 import { newJobId } from "../../scheduler/job-id.ts";
 import type { AttemptHost } from "../attempt-host.ts";
+import { AttemptWatch } from "../attempt-watch.ts";
 import { executionLimits, nodeLimits, standaloneLimits } from "../config.ts";
 import { executors } from "../executors.ts";
 import { keyText } from "../held-attempt.ts";
@@ -13,7 +15,10 @@ import type { LogLine } from "../log-batch.ts";
 import type { BeginAnswer } from "../node-agent.ts";
 import { linkAccess } from "../object-access.ts";
 import { AttemptDesk } from "./attempt-desk.ts";
+import { bridgeName } from "./bridge-log.ts";
+import { BridgeMeter } from "./bridge-meter.ts";
 import { BridgeNode } from "./bridge-node.ts";
+import { bridgeReadiness } from "./bridge-readiness.ts";
 import {
   type AttemptOrder,
   type AttemptQuery,
@@ -46,6 +51,12 @@ export class BridgeHost {
   readonly #supplies = new Map<string, Supplies>();
   readonly #kinds = Object.keys(executors).filter((kind) => kind in routeOfKind);
   readonly #binding: SchedulerBinding;
+  readonly #numbers: BridgeMeter;
+  readonly #watch: AttemptWatch;
+  /** By the clock that never jumps. */
+  #polledAt: number | undefined;
+  /** What this bridge depends on, with the state of each. */
+  readonly readiness: ReportKeeper;
   #opened: { node: BridgeNode; plain: PlainJobs } | undefined;
 
   private constructor(config: Config, log: Logger, binding: SchedulerBinding) {
@@ -53,12 +64,36 @@ export class BridgeHost {
     this.#binding = binding;
     this.#log = log;
     this.#desk = new AttemptDesk(this.boot, () => performance.now());
+    this.#numbers = new BridgeMeter(config, () => this.#use());
+    this.#watch = new AttemptWatch({ config, logger: log }, bridgeName(config));
+    this.readiness = bridgeReadiness({
+      config,
+      lookAtObjects: () => this.plain.objects.look(),
+      isBound: () => binding.isBound,
+      lastPollMs: () => this.#lastPollMs,
+    });
+  }
+
+  get config(): Config {
+    return this.#config;
+  }
+
+  get #lastPollMs(): number | undefined {
+    return this.#polledAt === undefined ? undefined : performance.now() - this.#polledAt;
+  }
+
+  #use() {
+    const { node, plain } = this.#parts;
+    const total = this.#config.RENDER_SLOTS;
+    const slots = { total, scheduler: this.#desk.taken(node.agent), plain: plain.taken };
+    return { slots, questions: this.#desk.questions, lastPollMs: this.#lastPollMs };
   }
 
   /** Resolves when what an earlier run left running is dead. */
   static async open(config: Config, log: Logger, baseUrl: string): Promise<BridgeHost> {
     const host = new BridgeHost(config, log, await SchedulerBinding.open(config.DATA_DIR));
     const { boot } = host;
+    const watching = { watch: host.#watch, meter: host.#numbers };
     const node = await BridgeNode.open({
       config,
       log,
@@ -69,10 +104,11 @@ export class BridgeHost {
       scheduler: host.#desk.ports,
       attemptHost: (order) => host.#attemptHost(order),
       ended: (order) => host.#supplies.delete(keyText(order)),
+      ...watching,
     });
     const slots = () => config.RENDER_SLOTS - host.#desk.taken(node.agent);
     try {
-      const plain = await PlainJobs.open({ config, log, boot, baseUrl, slots });
+      const plain = await PlainJobs.open({ config, log, boot, baseUrl, slots, ...watching });
       host.#opened = { node, plain };
       return host;
     } catch (error) {
@@ -98,6 +134,7 @@ export class BridgeHost {
 
   /** May wait for news, so that their way to the scheduler does not take a whole pause. */
   async status({ asked, wait_ms: waitMs }: StatusQuery): Promise<BridgeStatus> {
+    this.#polledAt = performance.now();
     if (asked !== undefined && waitMs > 0) {
       const { promise, resolve } = Promise.withResolvers<void>();
       const timer = setTimeout(resolve, waitMs);
@@ -114,8 +151,17 @@ export class BridgeHost {
 
   async begin({ kind, payload, attempt }: AttemptOrder): Promise<BeginAnswer> {
     const { node, plain } = this.#parts;
-    const { job_id: jobId, number, lease_ms: leaseMs, boot, owner } = attempt;
-    const order: StartOrder = { jobId, attempt: number, kind, payload, owner, leaseMs, boot };
+    const { job_id: jobId, number, lease_ms: leaseMs, boot, owner, trace } = attempt;
+    const order: StartOrder = {
+      jobId,
+      attempt: number,
+      kind,
+      payload,
+      owner,
+      leaseMs,
+      boot,
+      trace,
+    };
     const key = keyText(order);
     const isHeld = node.agent.probe().attempts.some((held) => held.jobId === jobId);
     const taken = plain.taken > 0 ? plain.taken + this.#desk.taken(node.agent) : 0;

@@ -3,16 +3,20 @@ import { join } from "node:path";
 import type { Logger } from "moleculer";
 import type { Config } from "../../../lib/config.ts";
 import { outputPrefix } from "../../../lib/job-output-key.ts";
+import { outsideWork } from "../../../lib/telemetry/work-scope.ts";
 import type { StartOrder } from "../../scheduler/job.types.ts";
 import type { AttemptHost } from "../attempt-host.ts";
+import type { AttemptWatch } from "../attempt-watch.ts";
 import { executionLimits, type NodeLimits } from "../config.ts";
 import { runAttempt } from "../execution.ts";
 import { workDirOf } from "../executor-tools.ts";
 import { executors } from "../executors.ts";
+import type { StopCause } from "../held-attempt.ts";
 import { NodeAgent } from "../node-agent.ts";
 import { FileJournal } from "../node-journal.ts";
-import type { AttemptKey, NodePorts } from "../node-ports.ts";
+import type { AttemptKey, NodePorts, ReportAnswer } from "../node-ports.ts";
 import { killLeftovers } from "../process-group.ts";
+import type { BridgeMeter } from "./bridge-meter.ts";
 
 const timerMsMax = 60_000;
 
@@ -30,6 +34,9 @@ export interface BridgeNodeOptions {
     "heartbeat" | "complete" | "fail" | "handBack" | "isCommitted" | "discardOutput"
   >;
   attemptHost(order: StartOrder): AttemptHost;
+  /** Follows the attempts of the whole bridge. */
+  watch: Pick<AttemptWatch, "run">;
+  meter: BridgeMeter;
   /** The execution is over, whatever came of it. */
   ended?(order: StartOrder): void;
 }
@@ -72,9 +79,15 @@ export class BridgeNode {
   }
 
   #ports(): NodePorts {
-    const { config, log, scheduler } = this.#options;
+    const { config, log, meter, scheduler } = this.#options;
+    const counted = (answer: ReportAnswer) => {
+      if (answer === "fenced") meter.reportFenced();
+      return answer;
+    };
     return {
       ...scheduler,
+      complete: (...report) => scheduler.complete(...report).then(counted),
+      fail: (...report) => scheduler.fail(...report).then(counted),
       nowMonotonic: () => performance.now(),
       journal: this.#journal,
       execute: this.#execute.bind(this),
@@ -90,7 +103,9 @@ export class BridgeNode {
         clearTimeout(this.#timer);
         if (this.#stopped) return;
         const inMs = Math.min(timerMsMax, Math.max(0, at - performance.now()));
-        this.#timer = setTimeout(() => this.agent.tick(performance.now()), Math.ceil(inMs));
+        // The timer is for the whole node, whichever attempt has it armed.
+        const tick = () => this.agent.tick(performance.now());
+        this.#timer = outsideWork(() => setTimeout(tick, Math.ceil(inMs)));
       },
     };
   }
@@ -115,15 +130,20 @@ export class BridgeNode {
       mark: this.#markOf(order),
       uploading: () => this.#nothingStored.delete(prefix),
     };
+    const { watch, meter } = this.#options;
     try {
-      const outcome = await runAttempt(context, order, signal, report);
+      const outcome = await watch.run(order, () => runAttempt(context, order, signal, report));
       if (outcome.ok) this.#nothingStored.delete(prefix);
+      meter.attemptEnded(outcome.ok ? "success" : signal.aborted ? causeOf(signal) : "failed");
       return outcome;
     } finally {
       this.#options.ended?.(order);
     }
   }
 }
+
+/** Why the node stopped an attempt. */
+const causeOf = (signal: AbortSignal) => (signal.reason as { message: StopCause }).message;
 
 async function within(boundMs: number, work: Promise<void>): Promise<void> {
   let timer: NodeJS.Timeout | undefined;

@@ -7,6 +7,8 @@ import { describeIssues } from "../../../lib/issues.ts";
 import { failure, sendJson } from "../../gateway/answer.ts";
 import { EdgeServer } from "../../gateway/edge-server.ts";
 import { readBody } from "../../gateway/request-body.ts";
+import { metricsFor } from "../../health/metrics-access.ts";
+import { operationalPaths } from "../../health/operational-paths.ts";
 import { JobId } from "../../scheduler/scheduler.contract.ts";
 import { sameText } from "../../storage/signed-link.ts";
 import type { BridgeHost } from "./bridge-host.ts";
@@ -24,6 +26,9 @@ import {
 import { isPlainKind, schemaOf } from "./plain-jobs.ts";
 
 const kindOfRoute = new Map(Object.entries(routeOfKind).map(([kind, path]) => [path, kind]));
+
+const probes: readonly string[] = operationalPaths;
+const isProbe = (path: string) => probes.includes(path);
 
 interface Exchange {
   req: IncomingMessage;
@@ -87,7 +92,8 @@ export class BridgeServer {
       if (url.pathname.startsWith("/objects/"))
         return await this.#there.plain.objects.serve(req, res, url);
       const path = url.pathname.replace(/(?<=.)\/+$/, "");
-      if (path !== "/healthz") this.#admit(req);
+      if (isProbe(path) && req.method === "GET") return await this.#probe(req, res, path);
+      if (!isProbe(path)) this.#admit(req);
       const query = Object.fromEntries(url.searchParams);
       sendJson(req, res, ...(await this.#route({ req, path, query })));
     } catch (error) {
@@ -108,15 +114,26 @@ export class BridgeServer {
       throw new AppError("UNAUTHENTICATED", { reason: "the token is not that of this bridge" });
   }
 
+  /** As on every node of the product: probes are for everybody, numbers for this machine or METRICS_TOKEN. */
+  async #probe(req: IncomingMessage, res: ServerResponse, path: string): Promise<void> {
+    if (path === "/healthz") return sendJson(req, res, 200, { status: "ok" });
+    if (path === "/readyz") {
+      const report = await this.#there.readiness.read();
+      return sendJson(req, res, report.status === "down" ? 503 : 200, report);
+    }
+    const { contentType, body } = await metricsFor(req, this.#there.config);
+    res.writeHead(200, { "Content-Type": contentType, "Cache-Control": "no-store" });
+    res.end(body);
+  }
+
   async #route({ req, path, query }: Exchange): Promise<Reply> {
     const kind = kindOfRoute.get(path);
     const job = /^\/jobs\/([^/]+)(\/cancel)?$/.exec(path);
     const wanted = kind || path === "/answers" || job?.[2] ? "POST" : "GET";
-    const isKnown = kind || job || ["/answers", "/status", "/healthz"].includes(path);
+    const isKnown = kind || job || isProbe(path) || ["/answers", "/status"].includes(path);
     if (!isKnown) throw new AppError("ROUTE_NOT_FOUND", { method: req.method, path });
     if (req.method !== wanted)
       throw new AppError("METHOD_NOT_ALLOWED", { method: req.method, path, allowed: [wanted] });
-    if (path === "/healthz") return [200, { status: "ok" }];
     const host = this.#there;
     const installation = req.headers[installationHeader];
     if (installation !== undefined) await host.admit(parse(Installation, installation));

@@ -39,6 +39,7 @@ export const AttemptFields = z.object({
   lease_ms: z.int().min(1),
   boot: boot.describe("The run of the bridge that the order is for; another run refuses it"),
   owner: z.string().max(200),
+  trace: z.string().max(200).optional().describe("W3C traceparent of the job"),
   bucket: Bucket.describe("Where the outputs belong, and what plain keys mean"),
   inputs: z
     .array(z.object({ bucket: Bucket, key: ObjectKey, url: z.string().max(8_192) }))

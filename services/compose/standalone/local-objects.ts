@@ -44,6 +44,11 @@ export class LocalObjects {
     };
   }
 
+  /** Asks for an object that is not there. @throws AppError OBJECT_NOT_FOUND when the storage works. */
+  look(): Promise<unknown> {
+    return this.#store.stat({ bucket: this.#config.OSS_BUCKET_NAME, key: "health/none" });
+  }
+
   async removeAttempt(prefix: string): Promise<void> {
     await this.#store.removePrefix(this.#config.OSS_BUCKET_NAME, prefix);
   }

@@ -19,7 +19,7 @@ import { LoadMeter } from "../load-report.ts";
 import { checkSources } from "../media/check-sources.ts";
 import type { BeginAnswer } from "../node-agent.ts";
 import { directAccess } from "../object-access.ts";
-import { BridgeNode } from "./bridge-node.ts";
+import { BridgeNode, type BridgeNodeOptions } from "./bridge-node.ts";
 import { LocalObjects } from "./local-objects.ts";
 
 const node = "bridge";
@@ -45,6 +45,9 @@ interface PlainOptions {
   baseUrl: string;
   /** Slots that no scheduler outside takes at the moment. */
   slots(): number;
+  /** Follow the attempts of the whole bridge. */
+  watch: BridgeNodeOptions["watch"];
+  meter: BridgeNodeOptions["meter"];
 }
 
 /**
@@ -82,7 +85,7 @@ export class PlainJobs {
   }
 
   async #start(): Promise<void> {
-    const { config, log, boot } = this.#options;
+    const { config, log, boot, watch, meter } = this.#options;
     const seen = await this.#store.leadership();
     const { term } = (await this.#store.takeOver(seen, boot)) ?? seen;
     const limits = { ...schedulerConfig, pendingMax: standaloneLimits.plainPendingMax };
@@ -112,6 +115,8 @@ export class PlainJobs {
       kinds: Object.keys(tasks),
       limits: nodeLimits,
       folder: "plain",
+      watch,
+      meter,
       scheduler: this.#toLeader(leader),
       attemptHost: () => ({
         config,

@@ -23,6 +23,10 @@ export class SchedulerBinding {
     return new SchedulerBinding(folder, text.trim() || undefined);
   }
 
+  get isBound(): boolean {
+    return this.#bound !== undefined;
+  }
+
   /**
    * Resolves when the bridge serves this installation, also after a crash.
    * @param isFree Nothing is held or open at the moment.

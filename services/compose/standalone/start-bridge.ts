@@ -2,8 +2,9 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { type Config, ConfigError, type LoadedConfig } from "../../../lib/config.ts";
 import { lockAs } from "../../../lib/data-lock.ts";
+import { type OpenTelemetry, openTelemetry } from "../../../lib/telemetry/node-telemetry.ts";
 import { BridgeHost } from "./bridge-host.ts";
-import { bridgeLog } from "./bridge-log.ts";
+import { bridgeLog, bridgeName } from "./bridge-log.ts";
 import { BridgeServer } from "./bridge-server.ts";
 import { isLoopback } from "./loopback.policy.ts";
 
@@ -22,12 +23,12 @@ function checkToken({ config, sources }: LoadedConfig): void {
 }
 
 /** The server answers until the scheduler has heard what is handed back. */
-async function stop(host: BridgeHost, server: BridgeServer, unlock: () => void): Promise<void> {
+async function stop(host: BridgeHost, server: BridgeServer, end: () => unknown): Promise<void> {
   try {
     await host.stop();
   } finally {
     await server.close();
-    unlock();
+    await end();
   }
 }
 
@@ -44,6 +45,7 @@ export async function startBridge(loaded: LoadedConfig): Promise<RunningBridge> 
     // Its sources are objects of the product, whose addresses it is told with each order.
     PUBLIC_URL: undefined,
     OSS_DOMAIN: undefined,
+    SERVICES: ["compose"],
   };
   const log = bridgeLog(config);
   await mkdir(config.DATA_DIR, { recursive: true, mode: 0o700 }).catch((error: Error) => {
@@ -51,16 +53,24 @@ export async function startBridge(loaded: LoadedConfig): Promise<RunningBridge> 
   });
   const unlock = lockAs("bridge", config.DATA_DIR);
   let server: BridgeServer | undefined;
+  let telemetry: OpenTelemetry | undefined;
+  const end = async () => {
+    await telemetry?.close();
+    unlock();
+  };
   try {
     const listening = await BridgeServer.listen(config, log);
     server = listening;
     const baseUrl = (loaded.config.PUBLIC_URL ?? listening.url).replace(/\/+$/, "");
-    const host = await BridgeHost.open({ ...config, PORT: listening.port }, log, baseUrl);
+    const own = { ...config, PORT: listening.port };
+    telemetry = await openTelemetry(own, bridgeName(own));
+    telemetry.warnTo((text) => log.warn(text));
+    const host = await BridgeHost.open(own, log, baseUrl);
     listening.serve(host);
-    return { url: listening.url, stop: () => stop(host, listening, unlock) };
+    return { url: listening.url, stop: () => stop(host, listening, end) };
   } catch (error) {
     await server?.close();
-    unlock();
+    await end();
     throw error;
   }
 }
