@@ -1,3 +1,9 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { afterEach, describe, expect, test } from "@jest/globals";
 import { systemActor, systemCall } from "../../lib/service.ts";
 import { freePort } from "../../scripts/servers/server.ts";
@@ -148,6 +154,63 @@ describe("one job over two nodes", () => {
     for (const attempt of attempts)
       expect(attempt).toMatchObject({ traceId: TRACE, parentSpanId: submit?.spanId });
   });
+});
+
+describe("a job whose whole node is killed", () => {
+  const script = fileURLToPath(new URL("../support/product-child.ts", import.meta.url));
+  let dir: string | undefined;
+  let child: ChildProcess | undefined;
+  afterEach(async () => {
+    await killed();
+    if (dir) await rm(dir, { recursive: true, force: true });
+    dir = undefined;
+  });
+
+  async function killed(): Promise<void> {
+    if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    child.kill("SIGKILL");
+    await once(child, "exit");
+  }
+  async function startChild(): Promise<void> {
+    child = fork(script, {
+      execArgv: ["--no-warnings"],
+      env: {
+        ...process.env,
+        DATA_DIR: dir,
+        PORT: "0",
+        LOG_LEVEL: "fatal",
+        OTEL_EXPORTER_OTLP_ENDPOINT: sink.url,
+      },
+    });
+    await once(child, "message");
+  }
+
+  test("goes on in the same trace after the next start, which has only what was stored", async () => {
+    sink = await startTraceSink();
+    dir = await mkdtemp(join(tmpdir(), "reelmesh-trace-"));
+    const pids = join(dir, "pids");
+    await startChild();
+    child?.send({
+      id: 1,
+      action: "scheduler.submit",
+      params: { kind: "test-process", payload: {} },
+      headers: { traceparent },
+    });
+    await until(async () => (await readFile(pids, "utf8").catch(() => "")).includes("\n"), {
+      what: "the first attempt",
+    });
+    await arrived("scheduler.submit");
+    await killed();
+    await writeFile(join(dir, "finish"), "");
+    await startChild();
+    await arrived("attempt test-process");
+    const [submit] = called("scheduler.submit");
+    // The first attempt never ended, so that its span was never sent.
+    expect(called("attempt test-process")).toEqual([
+      expect.objectContaining({ traceId: TRACE, parentSpanId: submit?.spanId, failed: false }),
+    ]);
+    expect(called("attempt test-process")[0]?.attributes["job.attempt"]).toBe(2);
+  }, 40_000);
 });
 
 describe("what is recorded", () => {

@@ -1,4 +1,4 @@
-// The product in a process of its own, driven over IPC: { id, action, params } in, { id, answer | error } out. It has
+// The product in a process of its own, driven over IPC: { id, action, params, headers? } in, { id, answer | error } out. It has
 // one more kind of job: a shell with a child of its own, which ends by itself only once a file `finish` exists.
 import { existsSync } from "node:fs";
 import { appendFile } from "node:fs/promises";
@@ -31,13 +31,16 @@ interface Request {
   id: number;
   action: string;
   params: object;
+  /** Of the call, as the gateway would set them. */
+  headers?: Record<string, string>;
 }
 
 const { config } = loadConfig();
 const node = await startNode(config);
-process.on("message", async ({ id, action, params }: Request) => {
+process.on("message", async ({ id, action, params, headers }: Request) => {
   try {
-    const answer = await node.broker.call(action, params, { meta: { actor: systemActor } });
+    const options = { headers, meta: { actor: systemActor } };
+    const answer = await node.broker.call(action, params, options as never);
     process.send?.({ id, answer });
   } catch (error) {
     process.send?.({ id, error: (error as Error).message });
