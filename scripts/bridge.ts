@@ -18,7 +18,9 @@ of the product's storage. PUBLIC_URL of the product (or its S3 server) must ther
 that the bridge reaches; where it is not, the job's error says so.
 
   HOST, PORT      where it listens; beyond this machine only with BRIDGE_TOKEN, best behind TLS
-  BRIDGE_TOKEN    bearer token of every request but GET /healthz
+  BRIDGE_TOKEN    bearer token of every request but GET /healthz, /readyz and /metrics
+  METRICS_TOKEN   bearer token of GET /metrics from other machines; this one needs none
+  OTEL_EXPORTER_OTLP_ENDPOINT   where its part of each job's trace is sent
   DATA_DIR        its data are in the folder bridge of it
   RENDER_SLOTS    jobs at the same time
   FETCH_ALLOW     private hosts that may be fetched from: of media, and of the product's storage

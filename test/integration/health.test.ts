@@ -149,6 +149,11 @@ describe("a gateway alone in the mesh", () => {
       state: "down",
       affects: ["no job is accepted, started or ended"],
     });
+    expect(line(body, "scheduler leader")).toMatchObject({
+      state: "degraded",
+      reason: "no scheduler node says who leads",
+      affects: ["jobs wait until another node leads"],
+    });
   });
 });
 
