@@ -28,7 +28,7 @@ const OBJECT_KEY = "chaos/coffee.jpg";
 const RENDER_SHARE = 0.05;
 const REPEAT_SHARE = 0.15;
 const OBJECT_SHARE = 0.5;
-const NOOP_MS_MAX = 2_500;
+const NOOP_MS_MAX = 1_500;
 
 /** A second of a still picture, as small as a render can be. */
 const render = {

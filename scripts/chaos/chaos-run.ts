@@ -62,8 +62,8 @@ export interface ChaosResult {
   durationMs: number;
 }
 
-/** Times after the last repair. */
-const SETTLE_MS_MAX = 240_000;
+/** After the last repair jobs must go on ending: so long at most without one. */
+const SETTLE_MS_MAX = 120_000;
 const CLEAN_MS_MAX = 60_000;
 const WATCH_MS = 1_000;
 /** A fault whose targets are all hit already waits for one so long. */
@@ -292,10 +292,13 @@ class ChaosRun {
   }
 
   async #settle(tally: SubmitTally): Promise<{ ended: JobView[]; missing: string[] }> {
-    const endAt = performance.now() + SETTLE_MS_MAX;
+    let endAt = performance.now() + SETTLE_MS_MAX;
+    let fewest = Number.POSITIVE_INFINITY;
     for (;;) {
       const { jobs, missing } = await readJobs(this.#admin, tally.accepted);
       const open = jobs.filter(isOpen).length;
+      if (open < fewest) endAt = performance.now() + SETTLE_MS_MAX;
+      fewest = Math.min(fewest, open);
       if (open === 0 || performance.now() > endAt) return { ended: jobs, missing };
       this.#options.log(`${open} jobs have not ended yet`);
       await pause(1_000);
