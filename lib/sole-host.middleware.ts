@@ -43,13 +43,19 @@ const NEWS_MS = 600;
 export function soleHostMiddleware(config: Config): Middleware {
   let broker: ServiceBroker;
   const hosting: Hosting & { readyAt?: number } = hostingOf(config);
-  const conflicts = (isOurs: (node: MeshNode) => boolean) => {
+  const conflictWith = (isOurs: (node: MeshNode) => boolean): string | undefined => {
     const nodes = broker.registry.nodes.list({ onlyAvailable: true, withServices: true });
     for (const node of nodes as unknown as MeshNode[]) {
       const conflict = conflictBetween(broker, node, config);
-      if (conflict && isOurs(node)) throw new ConfigError(conflict);
+      if (conflict && isOurs(node)) return conflict;
     }
+    return undefined;
   };
+  const refuse = (conflict: string | undefined) => {
+    if (conflict) throw new ConfigError(conflict);
+  };
+  /** What the node found before any of its services started; a service that it adds later starts by this too. */
+  let found: { conflict?: string } | undefined;
   return {
     name: "sole-host",
     created(created: ServiceBroker) {
@@ -61,7 +67,9 @@ export function soleHostMiddleware(config: Config): Middleware {
       });
     },
     serviceStarting() {
-      if (broker.transit && !broker.started) conflicts(() => true);
+      if (!broker.transit || broker.started) return;
+      found ??= { conflict: conflictWith(() => true) };
+      refuse(found.conflict);
     },
     async started() {
       if (hosting.local.length > 0) {
@@ -74,7 +82,7 @@ export function soleHostMiddleware(config: Config): Middleware {
       const mark = (readyAt: number | undefined, id: string) =>
         `${String(readyAt ?? 0).padStart(15, "0")} ${id}`;
       const own = mark(hosting.readyAt, broker.nodeID);
-      conflicts(({ metadata, id }) => mark(metadata.hosting?.readyAt, id) < own);
+      refuse(conflictWith(({ metadata, id }) => mark(metadata.hosting?.readyAt, id) < own));
       broker.localBus.on("$node.connected", ({ node }: { node: MeshNode }) => {
         const conflict = conflictBetween(broker, node, config);
         if (conflict) broker.logger.error(conflict);

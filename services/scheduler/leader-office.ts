@@ -23,15 +23,26 @@ interface Term {
   service?: Service;
 }
 
+/** A service that is not in the registry by then has failed to start. */
+const REGISTERED_MS_MAX = 10_000;
+
 /** Resolves when the service is in the registry of this node: its calls find it then. */
 function registered(broker: ServiceBroker, name: string): Promise<void> {
   const services = (
     broker.registry as unknown as { services: { has(name: string, node: string): boolean } }
   ).services;
-  return new Promise((resolve) => {
+  return new Promise((resolve, reject) => {
+    const end = () => {
+      clearTimeout(timer);
+      broker.localBus.off("$services.changed", look);
+    };
+    const timer = setTimeout(() => {
+      end();
+      reject(new Error(`the service ${name} did not start`));
+    }, REGISTERED_MS_MAX);
     const look = () => {
       if (!services.has(name, broker.nodeID)) return;
-      broker.localBus.off("$services.changed", look);
+      end();
       resolve();
     };
     broker.localBus.on("$services.changed", look);
