@@ -183,7 +183,7 @@ try {
   ];
   const against = report.ratios.map(
     (ratio) =>
-      `- ${ratio.of} against ${ratio.against}: accepted x ${ratio.accepted}, completed x ${ratio.completed}, start p99 x ${ratio.startP99} (smaller is better)`,
+      `- ${ratio.of} against ${ratio.against}: accepted x ${ratio.accepted}, completed x ${ratio.completed}${Number.isNaN(ratio.startP99) ? "" : `, start p99 x ${ratio.startP99} (smaller is better)`}`,
   );
   const text = [
     "# Jobs a second",
