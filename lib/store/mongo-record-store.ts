@@ -3,6 +3,7 @@ import type { DependencyReporter } from "../dependency-state.ts";
 import { AppError } from "../errors.ts";
 import { isDuplicateKey, mongoStartFailure, overMongo } from "../mongo/mongo-errors.ts";
 import { ChangeQueue } from "./change-queue.ts";
+import { changeGuarded, idsToRemove, refuseTooMany } from "./guarded-change.ts";
 import { SharedMongooseAdapter } from "./mongo-adapter.ts";
 import { storedKey, toStored } from "./mongo-content.ts";
 import { type MongoFilter, mongoFilter, mongoSort } from "./mongo-query.ts";
@@ -132,15 +133,22 @@ export class MongoRecordStore<D extends Doc = Doc> implements RecordStore<D> {
     expectedVersion: number | undefined,
     patch: Patch | PatchFrom<D>,
   ): Promise<StoredRecord<D>> {
-    return this.#changes.run(id, () => this.#update(id, expectedVersion, patch));
+    const what = `${this.collection.label} ${id}`;
+    return this.#changes.run(id, () =>
+      changeGuarded<D, MongoRow>({
+        what,
+        expectedVersion,
+        patch,
+        triesMax: UPDATE_TRIES_MAX,
+        read: () => this.#row(id),
+        recordOf: (row) => this.#changeable(row, what),
+        save: (row, current, set) => this.#save(row, current, set),
+      }),
+    );
   }
 
   async removeMany(ids: readonly string[]): Promise<string[]> {
-    if (ids.length > limits.removeManyMax)
-      throw new AppError("INVALID_INPUT", {
-        reason: `ids: at most ${limits.removeManyMax} at a time`,
-      });
-    const unique = [...new Set(ids)];
+    const unique = idsToRemove(ids);
     // One by one, since a removal of many tells only how many went, not which.
     const removed: string[] = [];
     for (let start = 0; start < unique.length; start += REMOVALS_AT_ONCE) {
@@ -231,40 +239,21 @@ export class MongoRecordStore<D extends Doc = Doc> implements RecordStore<D> {
     return new AppError("CONFLICT", { reason: `${this.collection.label} ${id} exists already` });
   }
 
-  async #update(
-    id: string,
-    expected: number | undefined,
-    patch: Patch | PatchFrom<D>,
-  ): Promise<StoredRecord<D>> {
-    const what = `${this.collection.label} ${id}`;
-    for (let tries = 0; tries < UPDATE_TRIES_MAX; tries += 1) {
-      const row = await this.#row(id);
-      if (!row) throw new AppError("NOT_FOUND", { what });
-      if (expected !== undefined && row.version !== expected)
-        throw new AppError("VERSION_CONFLICT", { what, actual: row.version, expected });
-      // Written by a newer node of a cluster that is being upgraded: this one would take its new fields away.
-      if (row.schemaVersion > this.collection.schemaVersion)
-        throw new AppError("UNAVAILABLE", {
-          reason: `${what} was stored by a newer version of the product; update this node`,
-        });
-      const current = this.#record(row);
-      const changes = typeof patch === "function" ? patch(current) : patch;
-      if (changes === undefined) return current;
-      const saved = await this.#save(row, current, changes);
-      if (saved) return saved;
-    }
-    throw new AppError("CONFLICT", { reason: `${what} is being changed by too many at once` });
+  /** @throws UNAVAILABLE when a newer node of a cluster wrote it: this one would take its new fields away. */
+  #changeable(row: MongoRow, what: string): StoredRecord<D> {
+    if (row.schemaVersion > this.collection.schemaVersion)
+      throw new AppError("UNAVAILABLE", {
+        reason: `${what} was stored by a newer version of the product; update this node`,
+      });
+    return this.#record(row);
   }
 
   /** @returns undefined when the record is no longer as it was read. */
   async #save(
     row: MongoRow,
     current: StoredRecord<D>,
-    changes: Patch,
+    set: Patch,
   ): Promise<StoredRecord<D> | undefined> {
-    const set = Object.fromEntries(
-      Object.entries(changes).filter(([, value]) => value !== undefined),
-    );
     const { content, text } = contentOf(this.collection, { ...current, ...set });
     const parts = searchParts(this.collection, content);
     const doc = toStored(content) as Doc;
@@ -317,13 +306,6 @@ export class MongoRecordStore<D extends Doc = Doc> implements RecordStore<D> {
       updatedAt: row.updatedAt,
     };
   }
-}
-
-function refuseTooMany(records: number): void {
-  if (records > limits.insertManyMax)
-    throw new AppError("INVALID_INPUT", {
-      reason: `at most ${limits.insertManyMax} records at a time`,
-    });
 }
 
 /** Only the fields that a patch names are written, so that a small change of a large record stays small. */

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import type { Config } from "../config.ts";
 import { dependenciesOf } from "../dependency-state.ts";
+import { delegated } from "./delegated-store.ts";
 import type { Collection, Doc, RecordStore } from "./record-store.ts";
 import { SqliteRecordStore } from "./sqlite-record-store.ts";
 
@@ -66,18 +67,7 @@ export async function openRecords<D extends Doc = Doc>(
 function handle<D extends Doc>(key: string, entry: Shared, store: RecordStore<D>): RecordStore<D> {
   let closed = false;
   return {
-    collection: store.collection,
-    get: (id) => store.get(id),
-    getMany: (ids) => store.getMany(ids),
-    list: (query) => store.list(query),
-    count: (query) => store.count(query),
-    insert: (doc) => store.insert(doc),
-    insertMany: (docs) => store.insertMany(docs),
-    updateIf: (id, version, patch) => store.updateIf(id, version, patch),
-    removeMany: (ids) => store.removeMany(ids),
-    restore: (records) => store.restore(records),
-    clear: () => store.clear(),
-    stream: (filter) => store.stream(filter),
+    ...delegated(store),
     async close() {
       if (closed) return;
       closed = true;

@@ -6,6 +6,7 @@ import {
   type Statement,
 } from "../sqlite/database.ts";
 import { ChangeQueue } from "./change-queue.ts";
+import { changeGuarded, idsToRemove, refuseTooMany } from "./guarded-change.ts";
 import { contentOf } from "./record-content.ts";
 import { idMaker } from "./record-id.ts";
 import { parseFilter, parseSort, parseWindow } from "./record-query.ts";
@@ -144,15 +145,21 @@ export class SqliteRecordStore<D extends Doc = Doc> implements RecordStore<D> {
     expectedVersion: number | undefined,
     patch: Patch | PatchFrom<D>,
   ): Promise<StoredRecord<D>> {
-    return this.#changes.run(id, () => this.#update(id, expectedVersion, patch));
+    return this.#changes.run(id, () =>
+      changeGuarded<D, Row>({
+        what: `${this.collection.label} ${id}`,
+        expectedVersion,
+        patch,
+        triesMax: UPDATE_TRIES_MAX,
+        read: () => this.#row(id),
+        recordOf: (row) => this.#record(row),
+        save: (row, current, set) => this.#save(row, current, set),
+      }),
+    );
   }
 
   async removeMany(ids: readonly string[]): Promise<string[]> {
-    if (ids.length > limits.removeManyMax)
-      throw new AppError("INVALID_INPUT", {
-        reason: `ids: at most ${limits.removeManyMax} at a time`,
-      });
-    const unique = [...new Set(ids)];
+    const unique = idsToRemove(ids);
     const results = await Promise.all(
       unique.map((id) =>
         this.#db.write([
@@ -214,38 +221,26 @@ export class SqliteRecordStore<D extends Doc = Doc> implements RecordStore<D> {
     return this.#closed;
   }
 
-  async #update(
-    id: string,
-    expected: number | undefined,
-    patch: Patch | PatchFrom<D>,
-  ): Promise<StoredRecord<D>> {
-    const what = `${this.collection.label} ${id}`;
-    for (let tries = 0; tries < UPDATE_TRIES_MAX; tries += 1) {
-      const row = this.#row(id);
-      if (!row) throw new AppError("NOT_FOUND", { what });
-      if (expected !== undefined && row.version !== expected)
-        throw new AppError("VERSION_CONFLICT", { what, actual: row.version, expected });
-      const current = this.#record(row);
-      const changes = typeof patch === "function" ? patch(current) : patch;
-      if (changes === undefined) return current;
-      const set = Object.fromEntries(
-        Object.entries(changes).filter(([, value]) => value !== undefined),
-      );
-      const { content, text } = contentOf(this.collection, { ...current, ...set });
-      const now = Math.max(this.#now(), row.updated_at);
-      const version = row.version + 1;
-      const { ok } = await this.#db.write([
-        {
-          sql: `UPDATE ${this.#table} SET doc = ?, version = ?, schema_version = ?, updated_at = ? WHERE id = ? AND version = ?`,
-          params: [text, version, this.collection.schemaVersion, now, id, row.version],
-          mustChange: 1,
-        },
-        ...indexTextStatements(this.collection, id, content),
-      ]);
-      const meta = { id, version, createdAt: row.created_at, updatedAt: now };
-      if (ok) return { ...content, ...meta } as unknown as StoredRecord<D>;
-    }
-    throw new AppError("CONFLICT", { reason: `${what} is being changed by too many at once` });
+  /** @returns undefined when the record is no longer as it was read. */
+  async #save(
+    row: Row,
+    current: StoredRecord<D>,
+    set: Patch,
+  ): Promise<StoredRecord<D> | undefined> {
+    const { id } = row;
+    const { content, text } = contentOf(this.collection, { ...current, ...set });
+    const updatedAt = Math.max(this.#now(), row.updated_at);
+    const version = row.version + 1;
+    const { ok } = await this.#db.write([
+      {
+        sql: `UPDATE ${this.#table} SET doc = ?, version = ?, schema_version = ?, updated_at = ? WHERE id = ? AND version = ?`,
+        params: [text, version, this.collection.schemaVersion, updatedAt, id, row.version],
+        mustChange: 1,
+      },
+      ...indexTextStatements(this.collection, id, content),
+    ]);
+    const meta = { id, version, createdAt: row.created_at, updatedAt };
+    return ok ? ({ ...content, ...meta } as unknown as StoredRecord<D>) : undefined;
   }
 
   #row(id: string): Row | undefined {
@@ -272,11 +267,4 @@ export class SqliteRecordStore<D extends Doc = Doc> implements RecordStore<D> {
       updatedAt: row.updated_at,
     };
   }
-}
-
-function refuseTooMany(records: number): void {
-  if (records > limits.insertManyMax)
-    throw new AppError("INVALID_INPUT", {
-      reason: `at most ${limits.insertManyMax} records at a time`,
-    });
 }

@@ -1,3 +1,4 @@
+import { delegated } from "./delegated-store.ts";
 import type { RecordStore } from "./record-store.ts";
 
 /**
@@ -13,18 +14,12 @@ export function tellingChanges(store: RecordStore, changed: () => Promise<void>)
     }
   };
   return {
-    collection: store.collection,
-    get: (id) => store.get(id),
-    getMany: (ids) => store.getMany(ids),
-    list: (query) => store.list(query),
-    count: (query) => store.count(query),
-    stream: (filter) => store.stream(filter),
+    ...delegated(store),
     insert: (doc) => told(store.insert(doc)),
     insertMany: (docs) => told(store.insertMany(docs)),
     updateIf: (id, version, patch) => told(store.updateIf(id, version, patch)),
     removeMany: (ids) => told(store.removeMany(ids)),
     restore: (records) => told(store.restore(records)),
     clear: () => told(store.clear()),
-    close: () => store.close(),
   };
 }
